@@ -20,7 +20,6 @@ On several machines, each writes a share of the parts, counted from 0, to a fold
 """
 
 import argparse
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +31,7 @@ import args as arguments
 import script
 from elmo_core.config import ELMoConfig
 from elmo_core.files import checkpoint, token_vectors
-from elmo_core.machine import disk
+from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.tokens import UNK
 from elmo_core.weights import model_files
@@ -99,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         embed_vocabulary(args)
     else:
         disk.check_input(args.input, "a text, one sentence per line", "--input")
-        rank, size = int(os.environ.get("PADDLE_TRAINER_ID", "0")), int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
+        rank, size = runtime.rank_and_size()
         if args.shard and size > 1:
             raise UserError("--shard and paddle.distributed.launch both divide the text. Use one of them.")
         folder, output = (args.output, None) if args.shard else (Path(f"{args.output}.parts"), args.output)

@@ -8,6 +8,7 @@ from elmo_core.machine.messages import UserError
 from elmo_core.settings import expected, setting
 
 MAX_CHARS = 50  # per token, begin and end markers included
+MAX_SIZE = 2**20  # of a layer: Paddle cannot build much larger ones
 MAX_CHARS_LIMIT = 127  # for imported models
 INPUTS = ("char", "word", "char+word")  # a name says what the token encoder reads
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
@@ -30,8 +31,8 @@ class ELMoConfig:
     filters: tuple[tuple[int, int], ...] = FILTERS  # (width, number) of each convolution of the character CNN
     activation: str = setting("relu", "activation of the character CNN", choices=("relu", "tanh"))
     n_highway: int = setting(2, "highway layers of the character CNN", minimum=0, below=101, aliases=("num_highways",))
-    projection_dim: int = setting(512, "LSTM projection size; vectors have 2P dimensions", metavar="P")
-    cell_dim: int = setting(4096, "LSTM cell size", metavar="H")
+    projection_dim: int = setting(512, "LSTM projection size; vectors have 2P dimensions", below=MAX_SIZE, metavar="P")
+    cell_dim: int = setting(4096, "LSTM cell size", below=MAX_SIZE, metavar="H")
     n_layers: int = setting(2, "LSTM layers", metavar="L", below=101, aliases=("num_layers",))
     use_skip_connections: bool = setting(True, "do not add each layer's input to its output")
     cell_clip: float = setting(3.0, "clip LSTM cells to +-X; 0: off", below=MAX_FLOAT)
@@ -90,6 +91,32 @@ class ELMoConfig:
         """Number of filters over all widths."""
         return sum(number for _, number in self.filters)
 
+    def weight_shapes(self, softmax: bool) -> dict[str, tuple[int, ...]]:
+        """The shapes of the model's weights, by their names in a checkpoint."""
+        size, cell, features = self.projection_dim, self.cell_dim, self.n_filters
+        tokens: dict[str, tuple[int, ...]] = {"embedding.weight": (self.vocab_size, size)}
+        if self.reads_characters:
+            tokens["embedding.weight"] = self.n_characters, self.character_dim
+            for k, (width, number) in enumerate(self.filters):
+                tokens[f"convolutions.{k}.weight"] = width * self.character_dim, number
+                tokens[f"convolutions.{k}.bias"] = (number,)
+            for name in (f"highways.{k}.{gate}" for k in range(self.n_highway) for gate in ("transform", "carry")):
+                tokens |= {f"{name}.weight": (features, features), f"{name}.bias": (features,)}
+            if self.reads_words:
+                tokens["words.weight"] = self.vocab_size, self.word_dim
+            if self.reads_words or features != size:
+                inputs = features + self.word_dim * self.reads_words
+                tokens |= {"projection.weight": (inputs, size), "projection.bias": (size,)}
+        shapes = {f"token_encoder.{name}": shape for name, shape in tokens.items()}
+        lstm = {"input_weight": (size, 4 * cell), "recurrent_weight": (size, 4 * cell)}
+        lstm |= {"bias": (4 * cell,), "projection_weight": (cell, size)}
+        for direction in ("forward_lstm", "backward_lstm"):
+            for k in range(self.n_layers):
+                shapes |= {f"{direction}.{k}.{name}": shape for name, shape in lstm.items()}
+        return shapes | (
+            {"softmax.weight": (self.vocab_size, size), "softmax.bias": (self.vocab_size, 1)} if softmax else {}
+        )
+
     def _validate(self) -> None:
         def require(field: str, holds: bool, expected: str) -> None:
             if not holds:
@@ -104,7 +131,7 @@ class ELMoConfig:
         valid = all(
             isinstance(pair, list | tuple)
             and len(pair) == 2
-            and all(type(number) is int and 0 < number < 2**31 for number in pair)
+            and all(type(number) is int and 0 < number < MAX_SIZE for number in pair)
             and pair[0] <= self.max_characters
             for pair in pairs
         )

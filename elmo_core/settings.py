@@ -27,7 +27,7 @@ def setting(
     """Declare a field of a dataclass of settings. Fields without `help` have no flag.
 
     minimum, above, below: limits of a number; by default, minimum is 1 if the default is a whole number above 0, else 0,
-    and below is 2**31 for whole numbers.
+    and below is 2**31 for whole numbers, 1e30 for others.
     A default that is a tuple is of several values: one is valid, too, and `training.search` selects one.
     needs: another setting without which this one has no effect; or, as in `layers=mix`, how its value must begin; or
     several of them, joined by `or`. flag: metavar, and aliases: further names of the flag.
@@ -35,7 +35,7 @@ def setting(
     if minimum is None:
         minimum = int(type(first_of(default)) is int and first_of(default) > 0)
     if below is None:
-        below = 2**31 if type(first_of(default)) is int else math.inf
+        below = 2**31 if type(first_of(default)) is int else 1e30
     limits = {"minimum": minimum, "above": above, "below": below, "choices": tuple(choices)}
     return dataclasses.field(default=default, metadata={"help": help, "needs": needs, **limits, **flag})
 

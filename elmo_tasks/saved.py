@@ -33,7 +33,9 @@ from elmo_core.network.matmul import chosen_precision
 from elmo_core.settings import from_config
 from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.tokenise import Tokeniser
+from elmo_core.weights import published
 from elmo_tasks.pretrained import PretrainedBiLM, load_published
+from elmo_tasks.shapes import Shapes
 from elmo_tasks.word_vectors import WordVectors
 
 KINDS = "tagger", "classifier", "reader"
@@ -91,6 +93,7 @@ class TrainedModel(metaclass=_Listed):
     result: Any = None  # of `train`
     card: str = ""  # content of README.md
     folder: Path | None = None  # that holds it
+    _read: tuple[Path, Mapping] | None = None  # config.json and the weights, while a folder is loaded
 
     def __init__(
         self, source: str | Path | Mapping[str, Any], device: str = "auto", precision: str = "float32", **layers: Any
@@ -128,6 +131,20 @@ class TrainedModel(metaclass=_Listed):
     def make_network(self) -> paddle.nn.Layer:
         """Build the network from the parts, with untrained weights."""
         raise NotImplementedError
+
+    def check_shapes(self, shapes: Shapes) -> None:
+        """Raise, before a network is made, if the weights that have been read are not those of such a network."""
+        file, weights = self._read or (None, {})
+        for name, shape in shapes.items() if file else ():
+            if weights.get(name, np.zeros(())).shape != shape:
+                numbers = {
+                    name: value for name, value in dataclasses.asdict(self.settings).items() if type(value) is int
+                }
+                found = f"is {weights[name].shape}" if name in weights else "is missing"
+                raise UserError(
+                    f"{file}: {', '.join(f'{self.kind}.{field} is {n}' for field, n in numbers.items())}, so {name} is "
+                    f"{shape}, but in {WEIGHTS}.pdparams it {found}. {REMEDY}"
+                )
 
     @classmethod
     def _declared(cls) -> dict[str, Part]:
@@ -262,8 +279,10 @@ class TrainedModel(metaclass=_Listed):
                     raise UserError(
                         f"{folder / part.file} is not the file that this {self.kind} was trained with. {REMEDY}"
                     )
+        self._read = file, checkpoint.load_params(folder / WEIGHTS)
         self._build(parts)
-        self.set_weights(checkpoint.load_params(folder / WEIGHTS), str(folder / WEIGHTS))
+        self.set_weights(self._read[1], str(folder / WEIGHTS))
+        del self._read
         if (folder / CARD).is_file():
             with (folder / CARD).open(encoding="utf-8", errors="replace") as card:
                 self.card = card.read(MAX_CARD)
@@ -276,8 +295,9 @@ def _source(values: Mapping, name: str, file: Path) -> Mapping | None:
     entry = values[name] if isinstance(values[name], dict) else {}
     kinds = {"name": str | None} if name == ELMO else {"file": str, "limit": int | None}
     for key, kind in {**kinds, "fingerprint": str}.items():
-        is_valid = key in entry and isinstance(entry[key], kind)
-        if not is_valid or (key == "file" and entry[key] not in _source_names(values)):
+        is_valid = key in entry and isinstance(entry[key], kind) and (key != "limit" or entry[key] != 0)
+        names = {None, *published.table()} if key == "name" else _source_names(values) if key == "file" else None
+        if not is_valid or (names is not None and entry[key] not in names):
             raise UserError(f"{file}: {name}.{key} is {entry.get(key, 'missing')!r:.80}. {REMEDY}")
     return entry
 

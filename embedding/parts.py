@@ -72,6 +72,8 @@ def read(path: Path) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the datasets of a window, names and arrays."""
     try:
         with zipfile.ZipFile(path) as part, part.open("arrays") as member:
+            if any(info.file_size > info.compress_size for info in part.infolist()):
+                raise ValueError("it is compressed")
             for name, dtype, shape in json.loads(part.read("contents.json")):
                 size = math.prod(shape) * np.dtype(dtype).itemsize
                 yield name, np.frombuffer(member.read(size), dtype).reshape(shape)

@@ -9,11 +9,13 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from elmo import BiLM
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, join_names, log
+from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokens import Vocabulary
 from pretraining.meter import ADVICE
 
@@ -96,8 +98,7 @@ def plot(folder: Path) -> Path:
         lines = [line for line in events if line["event"] == event]
         for key in lines[-1] if lines else ():
             if key.startswith(("forward", "backward")):
-                values = [line.get(key, math.nan) for line in lines]
-                steps = [line["step"] for line in lines]
+                values, steps = ([_number(line.get(name)) for line in lines] for name in (key, "step"))
                 axes.plot(steps, values, label=f"{event}: {key.replace('_', ' ')}", marker=marker)
     axes.set(xlabel="step", ylabel="perplexity", yscale="log")
     axes.legend()
@@ -110,10 +111,14 @@ def plot(folder: Path) -> Path:
     return path
 
 
+def _number(value: Any) -> float:
+    return value if isinstance(value, int | float) and abs(value) < 1e30 else math.nan
+
+
 def _read_log(folder: Path) -> list[dict]:
     """Read log.jsonl, skipping a line that a kill has cut short."""
     path, lines = folder / "log.jsonl", []
-    for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        with suppress(json.JSONDecodeError):
-            lines.append(json.loads(text))
-    return lines
+    for text in read_lines(path) if path.exists() else ():
+        with suppress(ValueError, RecursionError):
+            lines.append(disk.parse_json(text))
+    return [line for line in lines if isinstance(line, dict) and "event" in line and type(line.get("step")) is int]

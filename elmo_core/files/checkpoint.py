@@ -311,7 +311,7 @@ def _read(path: Path) -> dict[str, Any]:
                 raise pickle.UnpicklingError(f"{scanned.remaining} bytes follow its end")
             if trailer and trailer != _trailer(scanned, TRAILER.unpack(trailer)[2]):
                 raise pickle.UnpicklingError("its checksum is wrong")
-            content = Unpickler(file, scanned.length).load()
+            content = Unpickler(file).load()
         if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
             raise pickle.UnpicklingError("it is not a dictionary whose keys are names")
     except (OSError, MemoryError):

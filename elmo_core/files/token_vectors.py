@@ -13,7 +13,7 @@ import numpy as np
 from elmo_core.machine import disk
 from elmo_core.machine.hdf5_file import HDF5File
 from elmo_core.machine.messages import UserError
-from elmo_core.text.text_files import read_sentences
+from elmo_core.text.text_files import read_entries
 from elmo_core.text.tokens import BOS, EOS, digest
 
 NAME, WORDS = "embedding", "vocabulary"  # dataset and attribute
@@ -23,9 +23,9 @@ def read_words(path: str | Path) -> list[str]:
     """Read the words of a vocabulary file: one per line, in any order, including `<S>` and `</S>`."""
     path, words = Path(path), []
     disk.check_input(path, "a vocabulary, one token per line")
-    for line, tokens in enumerate(read_sentences(path), 1):
-        if len(tokens) != 1:
-            raise UserError(f"{path}:{line}: found {' '.join(tokens)!r:.60}, expected one token per line.")
+    for line, word in enumerate(read_entries(path), 1):
+        if len(tokens := word.split()) != 1:
+            raise UserError(f"{path}:{line}: found {word!r:.60}, expected one token per line.")
         words += tokens
     if missing := sorted({BOS, EOS} - set(words)):
         raise UserError(f"{path}: there is no {' and no '.join(missing)}, with which sentences begin and end. Add it.")

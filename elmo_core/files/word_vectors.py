@@ -1,13 +1,15 @@
 """Word vectors in word2vec's format, or GloVe's, which is the same without the first line."""
 
-import gzip
-import zlib
+from codecs import BOM_UTF8
 from pathlib import Path
 
 import numpy as np
 
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.optional import import_optional
+from elmo_core.machine.streams import Unpacked, check_size, open_file
+
+MAX_LINE = 1 << 20  # bytes
 
 
 def find_word_vectors(path: Path) -> Path:
@@ -32,8 +34,7 @@ def load_word_vectors(path: Path, limit: int | None = None):
     path = find_word_vectors(path)
     binary = path.name.removesuffix(".gz").endswith(".bin")
     try:
-        no_header = not binary and not _has_header(path)
-        options = {"binary": binary, "limit": limit, "no_header": no_header}
+        options = {"binary": binary, "limit": limit, "no_header": not _has_header(path, binary, limit)}
         options["encoding"] = "utf-8" if binary else "utf-8-sig"  # with or without a byte order mark
         vectors = KeyedVectors.load_word2vec_format(str(path), **options)
         if not np.isfinite(vectors.vectors).all():
@@ -46,7 +47,9 @@ def load_word_vectors(path: Path, limit: int | None = None):
             vectors.vectors = vectors.vectors[:-repeated]
     except MemoryError as error:
         raise UserError(f"{path}: its vectors do not fit into memory. Set `word_vectors_limit`.") from error
-    except (ValueError, OverflowError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (ValueError, OverflowError, EOFError) as error:
+        if isinstance(error, UserError):
+            raise
         raise UserError(
             f"{path} is not in word2vec's {'binary' if binary else 'text'} format ({type(error).__name__}: {error}). A line "
             "is a word and its values; the first may be the numbers of words and dimensions. Binary files end in .bin."
@@ -54,7 +57,23 @@ def load_word_vectors(path: Path, limit: int | None = None):
     return vectors
 
 
-def _has_header(path: Path) -> bool:
-    """Whether the first line contains the numbers of words and dimensions rather than a word."""
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-        return len(file.readline(1 << 20).split()) <= 2
+def _has_header(path: Path, binary: bool, limit: int | None) -> bool:
+    """Whether the first line has the numbers of words and dimensions rather than a word.
+
+    Raise, before gensim reads the file, if it cannot have that many, unpacks to far more than its size, or has huge lines.
+    """
+    with open_file(path) as file:
+        begin = file.readline(MAX_LINE)
+        line, is_packed = begin.removeprefix(BOM_UTF8).split(), isinstance(file.raw, Unpacked)
+        if len(line) == 2:
+            n_words, dim = map(int, line)
+            size = min(n_words, limit or n_words) * (1 + dim * (4 if binary else 2))
+            if is_packed:
+                check_size(size, path.stat().st_size, f"{path} with {n_words} vectors of {dim} dimensions")
+            elif size > path.stat().st_size:
+                raise EOFError(f"it ends before {n_words} vectors of {dim} dimensions")
+        while begin and (is_packed or not binary):
+            if len(begin) == MAX_LINE and not binary:
+                raise ValueError(f"a line of {MAX_LINE:,} bytes")
+            begin = file.readline(MAX_LINE)
+    return binary or len(line) <= 2

@@ -74,8 +74,8 @@ def describe(value: object) -> str:
 
 
 def check_option(name: str, value: object, allowed: Sequence) -> None:
-    if value not in allowed:
-        raise UserError(f"{name}={value!r}: expected {' or '.join(map(repr, allowed))}.")
+    if not isinstance(value, str | None) or value not in allowed:
+        raise UserError(f"{name}={value!r:.80}: expected {' or '.join(map(repr, allowed))}.")
 
 
 def check_number(name: str, value: object, minimum: float, maximum: float = math.inf, integer: bool = False) -> None:

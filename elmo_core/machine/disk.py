@@ -28,7 +28,7 @@ def read_json(path: Path, expected: str) -> dict:
     """Read the object in a JSON file. expected: describes it in the error message."""
     check_input(path, expected)
     try:
-        values = json.loads(path.read_text(encoding="utf-8-sig"))
+        values = parse_json(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: invalid JSON ({error}), expected {expected}.") from error
     if not isinstance(values, dict):
@@ -41,6 +41,13 @@ def write_json(path: Path | None, values: Any, **options: Any) -> None:
     if path:
         with atomic_write(path) as file:
             file.write(json.dumps(values, **options) + "\n")
+
+
+def parse_json(text: str, **options: Any) -> Any:
+    """Parse JSON. options: as of `json.loads`. Raise a ValueError if it has far more brackets than real data has."""
+    if text.count("[") + text.count("{") > len(text) // 8 + 100_000:  # each takes 64 bytes of memory
+        raise ValueError("it is mostly brackets")
+    return json.loads(text, **options)
 
 
 def check_output(flag: str, path: Path | None, *inputs: Path | None) -> None:

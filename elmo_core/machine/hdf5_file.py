@@ -1,5 +1,7 @@
 """Untrusted HDF5 files: datasets are checked before they are read; damage is an error, not a crash."""
 
+import math
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,8 +12,10 @@ import numpy as np
 
 from elmo_core.machine.disk import check_input
 from elmo_core.machine.messages import UserError, join_names
+from elmo_core.machine.streams import check_size
 
-MAX_RATIO = 1100  # HDF5's own filters compress less
+MAX_RATIO, MAX_DATASETS = 3, 10_000  # unpacked to packed size of weights; number
+FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
 
 
 class ArrayFile:
@@ -58,7 +62,7 @@ class HDF5File(ArrayFile):
 
     def __init__(self, path: Path, expected: str):
         super().__init__(path, expected)
-        self.size = path.stat().st_size
+        self.size, self.checked = path.stat().st_size, 0  # bytes of the file, and of the datasets that `check` admitted
         with path.open("rb") as file:
             begin = file.read(8)
         if not h5py.is_hdf5(path):
@@ -79,16 +83,22 @@ class HDF5File(ArrayFile):
             name = name.decode("utf-8", "backslashreplace")
         if isinstance(item, h5py.Dataset):
             self.datasets[name] = item
+        if len(self.datasets) > MAX_DATASETS:
+            raise UserError(f"{self.path} has more than {MAX_DATASETS:,} datasets, which no ELMo has.")
 
     def check(self, name: str, shape: tuple[int, ...], source: str | Path, one_more_row: bool = False) -> None:
-        """As in the base class; raise, too, if the file is incomplete."""
+        """As in the base class; raise, too, if the file is incomplete, or unpacks to more than weights do."""
         super().check(name, shape, source, one_more_row)
         dataset = self.datasets[name]
         with self.errors_named(name):
             external, stored = dataset.is_virtual or bool(dataset.external), dataset.id.get_storage_size()
-            size = dataset.dtype.itemsize * np.prod(dataset.shape, dtype=float)
-        if external or size > MAX_RATIO * min(stored, self.size):
+            chunk = dataset.dtype.itemsize * math.prod(dataset.chunks or ())
+            self.checked += max(chunk, dataset.dtype.itemsize * math.prod(dataset.shape))
+        if external or (dataset.size and not stored):
             raise UserError(f"{self.path}: {name} is {dataset.shape}, but the file does not contain that many numbers.")
+        check_size(self.checked, self.size, f"{self.path}: {name}", MAX_RATIO)
+        with self.errors_named(name):
+            _check_chunks(dataset.id, chunk)
 
     def array(self, name: str) -> np.ndarray:
         """Read a dataset as float32. Call `check` first: this method does not limit the memory."""
@@ -103,6 +113,21 @@ class HDF5File(ArrayFile):
             attributes = self.datasets[name].attrs
             exists = attribute in list(attributes)  # get() hides damage
             return attributes[attribute] if exists else None
+
+
+def _check_chunks(dataset: h5py.h5d.DatasetID, size: int) -> None:
+    """Raise if a chunk unpacks to more than its size."""
+    plist = dataset.get_create_plist()
+    filters = [plist.get_filter(k)[0] for k in range(plist.get_nfilters())]
+    if not FILTERS.issuperset(filters) or len(set(filters)) < len(filters):
+        raise ValueError("it is not compressed by gzip, once")
+    for k in range(dataset.get_num_chunks() if h5py.h5z.FILTER_DEFLATE in filters else 0):
+        mask, data = dataset.read_direct_chunk(dataset.get_chunk_info(k).chunk_offset)
+        if not mask:
+            unpacker = zlib.decompressobj()
+            unpacker.decompress(data, size)
+            if not unpacker.eof and unpacker.decompress(unpacker.unconsumed_tail, 1):
+                raise ValueError("a chunk unpacks to more than its size")
 
 
 def quoted(names: Iterable[str], maximum: int = 6) -> str:

@@ -1,36 +1,33 @@
 """Safe pickles: arrays and plain containers, read without running code.
 
 A pickle can run arbitrary code when loaded, and `paddle.load` lets it. Here, `scan` first checks a pickle without running
-it: only opcodes that build data, no length beyond the end of the file, at most MAX_OPCODES. Then `Unpickler` builds the
-data and calls only the few functions below. Together they limit the memory to 300 MB plus 10 times the file's size.
+it: only opcodes that build data, no length beyond the end of the file, at most MAX_OPCODES, and what is repeated is short.
+Then `Unpickler` builds the data and calls only the few functions below. Arrays share the memory of the bytes in the file.
+Together they limit the memory to 300 MB plus 10 times the file's size.
 """
 
-import itertools
 import math
 import pickle
 import pickletools
 import re
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import IO, Any
 
 import numpy as np
 
 DTYPE = re.compile(r"[biufcSU][1-9]\d{0,8}")
-MAX_AXES = 32  # axes of an array
-MAX_SCALAR = 256  # bytes per NumPy scalar
-TOO_MUCH = "it would take far more memory than the file has bytes"
-MAX_OPCODES = 1_000_000  # each creates at most 216 bytes (an empty set), besides text and bytes from the file
+MAX_AXES = 32  # of an array
+MAX_REPEATED = 256  # bytes of a text that a pickle repeats, such as the name of a type, and of a NumPy scalar
+MAX_OPCODES = 300_000  # each creates at most 250 bytes, besides text and bytes from the file; an array takes 40
 PUT, GET = {"MEMOIZE", "BINPUT", "LONG_BINPUT"}, {"BINGET", "LONG_BINGET"}
-REPEATABLE = {  # no tuples: hashing nested tuples as a key could take exponential time
-    "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "EMPTY_LIST", "EMPTY_DICT",
-    "EMPTY_SET", "GLOBAL", "STACK_GLOBAL", "REDUCE",
-}  # fmt: skip
+TEXT = {"BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"}
+REPEATABLE = {*TEXT, "GLOBAL", "STACK_GLOBAL", "REDUCE", "EMPTY_DICT"}  # no lists or tuples: nested, they take forever
 OPCODES = {
     *REPEATABLE, *PUT, *GET, "PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2",
-    "LONG1", "BINFLOAT", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "APPEND", "APPENDS", "SETITEM", "SETITEMS",
-    "ADDITEMS", "FROZENSET", "BUILD",
+    "LONG1", "BINFLOAT", "EMPTY_LIST", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "APPEND",
+    "APPENDS", "SETITEM", "SETITEMS", "BUILD",
 }  # fmt: skip
 
 
@@ -98,26 +95,25 @@ def scan(file: IO[bytes], size: int, opcodes: Collection[str] = OPCODES) -> Chec
         if name == "FRAME" and argument > counted.remaining:
             raise pickle.UnpicklingError("it ends too early")
         if name in GET and memo.get(argument) not in REPEATABLE:
-            raise pickle.UnpicklingError("it repeats a tuple or an object that does not exist")
+            raise pickle.UnpicklingError("it repeats a list, a tuple, a long text or an object that does not exist")
         if count >= MAX_OPCODES or (name in PUT and (argument or 0) > count):
-            raise pickle.UnpicklingError(TOO_MUCH)
+            raise pickle.UnpicklingError("it would take far more memory than the file has bytes")
         if name in PUT:
             memo[len(memo) if name == "MEMOIZE" else argument] = previous
         elif name != "FRAME":
-            previous = name
+            previous = name if name not in TEXT or len(argument) <= MAX_REPEATED else ""
     file.seek(begin)
     return counted
 
 
 class Unpickler(pickle.Unpickler):
-    """Reads the pickles of `Pickler` and paddle.save, after `scan` has accepted its `size` bytes."""
+    """Reads the pickles of `Pickler` and paddle.save, after `scan` has accepted them."""
 
-    def __init__(self, file: IO[bytes], size: int):
+    def __init__(self, file: IO[bytes]):
         super().__init__(file)
-        self._remaining = size  # bytes that may still be encoded from text
         self.functions: dict[tuple[str, str], Callable] = {
             ("collections", "OrderedDict"): lambda: OrderedDict(),
-            ("_codecs", "encode"): self._encode,
+            ("_codecs", "encode"): lambda text, _encoding="latin1": text.encode("latin1"),  # bytes, in protocol 2
             ("numpy", "dtype"): Dtype,
         }
         for builtins in ("builtins", "__builtin__"):
@@ -126,7 +122,7 @@ class Unpickler(pickle.Unpickler):
             self.functions |= {(f"{core}.multiarray", "_reconstruct"): Array, (f"{core}.multiarray", "scalar"): _scalar}
 
     def load(self) -> Any:
-        return _arrays_in(super().load(), itertools.count())
+        return _arrays_in(super().load(), set())
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("numpy", "ndarray"):
@@ -134,13 +130,6 @@ class Unpickler(pickle.Unpickler):
         if (module, name) not in self.functions:
             raise pickle.UnpicklingError(f"it asks for {f'{module}.{name}'!r:.120}")
         return Function(self.functions[module, name])
-
-    def _encode(self, text: str, _encoding: str = "latin1") -> bytes:
-        """Encode bytes that protocol 2 has written as text."""
-        self._remaining -= len(text)
-        if self._remaining < 0:
-            raise pickle.UnpicklingError(TOO_MUCH)
-        return text.encode("latin1")
 
 
 class Unchangeable:
@@ -200,7 +189,7 @@ def _array(shape: tuple, dtype: Dtype, fortran: bool, data: bytes) -> np.ndarray
 
 
 def _scalar(dtype: Dtype, data: bytes) -> np.generic:
-    if len(data) > MAX_SCALAR:
+    if len(data) > MAX_REPEATED:
         raise pickle.UnpicklingError(f"it has a scalar of {len(data):,} bytes")
     return _array((), dtype, False, data)[()]
 
@@ -212,16 +201,15 @@ def _tensor(value: tuple) -> Array:
     return value[1]
 
 
-def _arrays_in(value: Any, visits: Iterator[int]) -> Any:
-    """Replace every `Array` in a value by its array. Raises if containers are nested too often."""
-    if next(visits) > MAX_OPCODES:
-        raise pickle.UnpicklingError(TOO_MUCH)
+def _arrays_in(value: Any, seen: set[int]) -> Any:
+    """Replace every `Array` in a value by its array. seen: the ids of dictionaries that have been visited."""
     if isinstance(value, Array):
         return value.array
-    if isinstance(value, dict):
-        value.update({key: _arrays_in(part, visits) for key, part in value.items()})
+    if isinstance(value, dict) and id(value) not in seen:
+        seen.add(id(value))
+        value.update({key: _arrays_in(part, seen) for key, part in value.items()})
     elif isinstance(value, list):
-        value[:] = [_arrays_in(part, visits) for part in value]
+        value[:] = [_arrays_in(part, seen) for part in value]
     elif isinstance(value, tuple):
-        return tuple(_arrays_in(part, visits) for part in value)
+        return tuple(_arrays_in(part, seen) for part in value)
     return value

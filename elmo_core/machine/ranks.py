@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from elmo_core.machine import runtime
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle, to_tensor
 
@@ -35,8 +36,7 @@ class Ranks:
 
     def __init__(self, advice: str = ""):
         self.advice = advice
-        self.size = int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
-        self.rank = int(os.environ.get("PADDLE_TRAINER_ID", "0"))
+        self.rank, self.size = runtime.rank_and_size()
         if self.size > 1:
             if paddle.get_device() == "cpu":  # otherwise Paddle would use GPUs if there are any
                 os.environ["PADDLE_DISTRI_BACKEND"] = "gloo"

@@ -58,7 +58,17 @@ def processor() -> str:
 def n_threads() -> int:
     """Number of threads for Paddle's and our own work: OMP_NUM_THREADS, or 1 if that is not a positive number."""
     outermost = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # of a list, one per nesting level
-    return max(1, int(outermost)) if outermost.isdecimal() else 1
+    return max(1, int(outermost)) if outermost.isdecimal() and len(outermost) < 6 else 1
+
+
+def rank_and_size() -> tuple[int, int]:
+    """This process's rank and the number of processes, according to `paddle.distributed.launch`."""
+    rank, size = os.environ.get("PADDLE_TRAINER_ID") or "0", os.environ.get("PADDLE_TRAINERS_NUM") or "1"
+    if not all(text.isdecimal() and len(text) < 6 for text in (rank, size)) or int(rank) >= int(size):
+        raise UserError(
+            f"PADDLE_TRAINER_ID={rank:.20}, PADDLE_TRAINERS_NUM={size:.20}: expected a rank and their number."
+        )
+    return int(rank), int(size)
 
 
 def local_ranks() -> int:
@@ -173,13 +183,13 @@ def set_device(name: str = "auto") -> str:
 
 def device_name(name: str = "auto") -> str:
     """Paddle's name for auto, cpu, gpu or gpu:N. Raises if there is no such device."""
-    paddle = import_paddle()
+    paddle, name = import_paddle(), str(name)
     gpus = paddle.device.cuda.device_count() if paddle.is_compiled_with_cuda() else 0
     if name == "auto":
         name = "gpu" if gpus else "cpu"
-    kind, _, number = str(name).partition(":")
-    if name != "cpu" and not (kind == "gpu" and (number.isdecimal() or name == "gpu")):
-        raise UserError(f"device {name}: expected auto, cpu, gpu or gpu:N (for instance gpu:0).")
+    kind, _, number = name.partition(":")
+    if name != "cpu" and not (kind == "gpu" and ((number.isdecimal() and len(number) < 6) or name == "gpu")):
+        raise UserError(f"device {name:.80}: expected auto, cpu, gpu or gpu:N (for instance gpu:0).")
     if kind == "gpu" and int(number or 0) >= gpus:
         problem = f"Paddle finds {format_count(gpus, 'GPUs')}. Check nvidia-smi and CUDA_VISIBLE_DEVICES"
         if not paddle.is_compiled_with_cuda():

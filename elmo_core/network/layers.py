@@ -113,7 +113,7 @@ def layer_choice(layers: Layers, n_layers: int, allowed: Sequence[str]) -> Layer
             text = "each:" * (items is layers) + ",".join(map(str, numbers))
     if isinstance(text, str):
         name, _, numbers = text.rpartition(":")
-        indices = [int(n) for n in numbers.split(",") if n.isdecimal() and int(n) < n_layers]
+        indices = [int(n) for n in numbers.split(",") if n.isdecimal() and len(n) < 4 and int(n) < n_layers]
         if name in ("", "each", "concat", "mix") and len(indices) == len(numbers.split(",")):
             if not name and len(indices) == 1:
                 choice = _weighted_sum([float(k in indices) for k in all_layers])
@@ -133,7 +133,9 @@ def layer_choice(layers: Layers, n_layers: int, allowed: Sequence[str]) -> Layer
     expected = [text for how, text in forms.items() if how in allowed]
     if not isinstance(layers, str):
         expected.append(f"{n_layers} weights with decimal points, as in {[1.0] + [0.0] * (n_layers - 1)}")
-    raise UserError(f"layers={layers!r}: expected {', '.join(expected)}, 'average', 'top', or 0 to {n_layers - 1}.")
+    raise UserError(
+        f"layers={layers!r:.200}: expected {', '.join(expected)}, 'average', 'top', or 0 to {n_layers - 1}."
+    )
 
 
 def _is_whole(value: object) -> bool:

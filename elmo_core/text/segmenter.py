@@ -13,7 +13,7 @@ import numpy as np
 from elmo_core.machine.messages import UserError, log
 
 HAN = re.compile("[\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-ENTRY = re.compile(r"(\S+)(?: +(\d{1,18}))?(?: +[A-Za-z]\w*)?")
+ENTRY = re.compile(r"(\S{1,100})(?: +(\d{1,18}))?(?: +[A-Za-z]\w*)?")
 
 
 class Segmenter:
@@ -41,10 +41,10 @@ class Segmenter:
         if not isinstance(path, Path | str):
             return segmenter(tuple(map(str, path)))
         from elmo_core.machine import disk  # not at the top: exported programs are given the entries
-        from elmo_core.text.text_files import read_lines
+        from elmo_core.text.text_files import read_entries
 
         disk.check_input(Path(path), "words, one per line, as for jieba")
-        if not any(map(str.strip, lines := tuple(read_lines(path)))):
+        if not any(map(str.strip, lines := tuple(read_entries(path)))):
             raise UserError(f"{path}: it has no words. Expected one per line, as for jieba.")
         return segmenter(lines, str(path))
 

@@ -2,24 +2,22 @@
 
 import codecs
 import glob
-import gzip
-import io
-import json
 import os
 import re
 import sys
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from elmo_core.machine import disk
+from elmo_core.machine import disk, streams
 from elmo_core.machine.messages import UserError, join_names, log
 
 MAGIC_BYTES = {b"\x1f\x8b": "gzip", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 BIG5 = ("big5", "cp950", "big5-hkscs")  # cp950 is that of Windows
 BLOCK_BYTES = 1 << 22  # in memory at once
+MAX_ENTRIES = 2_500_000  # of a dictionary, which takes up to 200 bytes each in memory
+MAX_LINE = 1 << 26  # bytes of a line in a compressed file, unless the file is longer
 
 
 class NotUTF8(UserError):
@@ -57,15 +55,14 @@ def blocks(path: Path, encoding: str = "UTF-8") -> Iterator[str]:
 
 def byte_blocks(path: Path, size: int) -> Iterator[tuple[bytes, int]]:
     """Yield the bytes of a file, plain or gzip, in blocks of whole lines, each with its size on disk."""
-    try:
-        with _open(path) as file:
-            position = 0
-            while block := file.read(size) + file.readline():
-                end = os.lseek(file.fileno(), 0, os.SEEK_CUR)
-                yield block, end - position
-                position = end
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: damaged or incomplete ({error}). Download or create it again.") from error
+    with streams.open_file(path) as file:
+        position, longest = 0, max(MAX_LINE, os.fstat(file.fileno()).st_size)
+        while block := file.read(size) + (rest := file.readline(longest)):
+            if len(rest) == longest and not rest.endswith(b"\n"):
+                raise UserError(f"{path}: it unpacks to a line of more than {longest:,} bytes.")
+            end = os.lseek(file.fileno(), 0, os.SEEK_CUR)
+            yield block, end - position
+            position = end
 
 
 def decode(data: bytes, path: Path, line: int, encoding: str = "UTF-8") -> str:
@@ -122,16 +119,6 @@ def _advice(data: bytes, likely: str | None) -> str:
     return f"{looks}Convert it with iconv -f {likely or 'NAME'} -t utf-8."
 
 
-def _open(path: Path) -> IO[bytes]:
-    """Open a file, unpacking gzip whatever its name."""
-    file = path.open("rb")
-    if detect_format(file.read(2)) == "gzip":
-        file.close()
-        return io.BufferedReader(gzip.GzipFile(path, "rb"))
-    file.seek(0)
-    return file
-
-
 def parse_json(text: str) -> Any:
     """Parse JSON. Lone surrogates in the strings of objects become U+FFFD."""
 
@@ -139,7 +126,7 @@ def parse_json(text: str) -> Any:
         is_text = isinstance(value, str)
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if is_text else value
 
-    return json.loads(text, object_pairs_hook=lambda pairs: {name: whole(value) for name, value in pairs})
+    return disk.parse_json(text, object_pairs_hook=lambda pairs: {name: whole(value) for name, value in pairs})
 
 
 def write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:
@@ -163,6 +150,16 @@ def read_lines(path: str | Path, encoding: str = "UTF-8") -> Iterator[str]:
     for text in blocks(Path(path), encoding):
         for line in split_lines(text):
             yield line.removesuffix("\r")
+
+
+def read_entries(path: str | Path) -> list[str]:
+    """Read the lines of a vocabulary or another dictionary."""
+    lines: list[str] = []
+    for text in blocks(Path(path)):
+        lines += split_lines(text.replace("\r\n", "\n"))
+        if len(lines) > MAX_ENTRIES:
+            raise UserError(f"{path} has more than {MAX_ENTRIES:,} lines. No vocabulary has so many.")
+    return lines
 
 
 def line_groups(path: Path | None) -> Iterator[list[str]]:

@@ -18,11 +18,12 @@ import numpy as np
 from elmo_core.machine.disk import atomic_write, check_input
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.characters import BOS, BYTES, EOS, Alphabet
-from elmo_core.text.text_files import blocks
+from elmo_core.text.text_files import read_entries
 
 UNK = "<UNK>"
 SPECIAL_TOKENS = BOS, EOS, UNK
 UNK_ID = SPECIAL_TOKENS.index(UNK)
+SLICE = 1 << 16  # tokens that are checked at once
 PADDLENLP_SPECIAL_TOKENS = {"UNK", BOS, EOS, "<PAD>"}  # its reader puts them before the words of a file
 
 
@@ -50,7 +51,8 @@ class Vocabulary:
         self.index = {token: i for i, token in enumerate(self.tokens)}
         distinct = len(self.index) == len(self.tokens)
         marked = tuple(self.tokens[: len(SPECIAL_TOKENS)]) == SPECIAL_TOKENS
-        if not (distinct and marked and "\n".join(self.tokens).split() == self.tokens):
+        parts = (self.tokens[k : k + SLICE] for k in range(0, len(self.tokens), SLICE))
+        if not (distinct and marked and all("\n".join(part).split() == part for part in parts)):
             raise UserError(f"{source}:{_first_error(self.tokens, lines or count(1))}")
 
     @classmethod
@@ -62,10 +64,9 @@ class Vocabulary:
         """
         path = Path(path)
         check_input(path, "a vocabulary, one token per line, as `preprocess.py vocab` writes it")
-        text = "".join(blocks(path)).replace("\r\n", "\n")
-        if not text:
+        tokens, lines, order = read_entries(path), None, SPECIAL_TOKENS.index
+        if not tokens:
             raise UserError(f"{path}: the file is empty. `preprocess.py vocab` writes a vocabulary.")
-        tokens, lines, order = text.removesuffix("\n").split("\n"), None, SPECIAL_TOKENS.index
         if not PADDLENLP_SPECIAL_TOKENS.union(SPECIAL_TOKENS).intersection(tokens):
             log.info(f"{path} has no special tokens: adding {', '.join(SPECIAL_TOKENS)} to its {len(tokens):,} words.")
             tokens, lines = [*SPECIAL_TOKENS, *tokens], count(1 - len(SPECIAL_TOKENS))

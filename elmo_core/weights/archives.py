@@ -1,6 +1,6 @@
-"""Untrusted archives: zip, and tar with any compression. They cannot write outside the folder or fill the disk."""
+"""Untrusted archives: zip, and tar, plain or compressed. They cannot write outside the folder or fill memory or disk."""
 
-import lzma
+import os
 import shutil
 import stat
 import tarfile
@@ -13,20 +13,28 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from elmo_core.machine.messages import UserError
+from elmo_core.machine.streams import DamagedFile, check_size, open_file
 
 MAX_FILES = 10_000  # archives of weights have fewer
-MAX_RATIO = 50  # unpacked to packed size: weights and vocabularies compress less
-SLACK = 1 << 20  # bytes allowed beyond that ratio
+MAX_NAME = 255  # bytes
+MAX_HEADERS = {b"g": 128, **dict.fromkeys((b"L", b"K", b"x", b"X"), 1 << 12)}  # bytes, by type
 
 
-class DamagedArchive(UserError):
-    """A truncated or damaged archive; downloading it again may help."""
+class Header(tarfile.TarInfo):
+    """A tar file's header, which cannot declare a name of gigabytes."""
+
+    @classmethod
+    def frombuf(cls, *arguments) -> "Header":
+        header = super().frombuf(*arguments)
+        if header.size > MAX_HEADERS.get(header.type, header.size):
+            raise tarfile.ReadError(f"a name or header of {header.size:,} bytes")
+        return header
 
 
 @contextmanager
 def unpacked(path: Path, parent: Path) -> Iterator[Path]:
     """Yield a temporary folder inside `parent` with an archive's files, or the path itself if it is not an archive."""
-    if not path.is_file() or not (_is_zip(path) or tarfile.is_tarfile(path)):
+    if not path.is_file() or not (_is_zip(path) or _is_tar(path)):
         yield path
         return
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", suffix=".tmp", dir=parent) as folder:
@@ -43,45 +51,61 @@ def _is_zip(path: Path) -> bool:
         return file.read(4) == b"PK\3\4"
 
 
+def _is_tar(path: Path) -> bool:
+    """Whether a file begins with a tar file's header, which has a checksum."""
+    with open_file(path) as file:
+        try:
+            tarfile.TarInfo.frombuf(file.read(tarfile.BLOCKSIZE), "utf-8", "replace")
+        except tarfile.TarError:
+            return False
+        return True
+
+
 def unpack(archive: Path, folder: Path) -> None:
     """Unpack the files of an archive into a folder."""
-    bytes_left = min(MAX_RATIO * archive.stat().st_size + SLACK, shutil.disk_usage(folder).free)
+    packed, bytes_free, total = archive.stat().st_size, shutil.disk_usage(folder).free, 0
     try:
         for count, (name, size, is_file, file) in enumerate(_members(archive), 1):
             path = PurePosixPath(name.replace("\\", "/"))
-            bytes_left -= size
+            total += size
+            check_size(total, packed, str(archive))
             fault = ""
-            if path.is_absolute() or ".." in path.parts or ":" in name or "\0" in name or not path.parts:
-                fault = f"{name!r} would be outside the folder"
-            elif not is_file:
-                fault = f"{name!r} is a link, a pipe or a device"
-            elif (folder / path).exists() or any((folder / parent).is_file() for parent in path.parents):
-                fault = f"it contains {name!r} twice"
-            elif count > MAX_FILES:
+            if count > MAX_FILES:
                 fault = f"it has more than {MAX_FILES:,} files"
-            elif bytes_left < 0:
-                fault = f"its files are larger than weights compress to, or than the free space in {folder.parent}"
+            elif is_file is None:  # a folder
+                continue
+            elif len(os.fsencode(name)) > MAX_NAME:
+                fault = f"the name {name!r:.80} is too long"
+            elif path.is_absolute() or ".." in path.parts or ":" in name or "\0" in name or not path.parts:
+                fault = f"{name!r:.200} would be outside the folder"
+            elif not is_file:
+                fault = f"{name!r:.200} is a link, a pipe, a device, or compressed in a rare way"
+            elif (folder / path).exists() or any((folder / parent).is_file() for parent in path.parents):
+                fault = f"it contains {name!r:.200} twice"
+            elif total > bytes_free:
+                fault = f"its files take {total:,} bytes, but only {bytes_free:,} are free in {folder.parent}"
             if fault:
                 raise UserError(f"{archive} cannot be unpacked: {fault}.")
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             with file, (folder / path).open("xb") as output:
                 shutil.copyfileobj(file, output)
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, RuntimeError, OSError) as error:
-        if getattr(error, "errno", None) is not None:  # an error of the disk
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, RuntimeError, ValueError, OSError) as error:
+        if isinstance(error, UserError) or getattr(error, "errno", None) is not None:  # an error of the disk
             raise
-        raise DamagedArchive(f"{archive} cannot be unpacked ({error}). It is damaged: download it again.") from error
+        raise DamagedFile(f"{archive} cannot be unpacked ({error}). It is damaged: download it again.") from error
 
 
-def _members(archive: Path) -> Iterator[tuple[str, int, bool, IO[bytes]]]:
-    """Yield everything in an archive except folders: name, size, whether it is a regular file, and its content."""
+def _members(archive: Path) -> Iterator[tuple[str, int, bool | None, IO[bytes] | None]]:
+    """Yield the members of an archive: name, size, whether it is a regular file (None: a folder), and its content."""
     if _is_zip(archive):
         with zipfile.ZipFile(archive) as opened:
             for info in opened.infolist():
-                if not info.is_dir():
-                    is_file = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG)
-                    yield info.filename, info.file_size, is_file, opened.open(info)
+                is_file = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG)
+                is_file &= info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+                content = opened.open(info) if is_file else None
+                yield info.filename, info.file_size, None if info.is_dir() else is_file, content
         return
-    with tarfile.open(archive) as opened:
+    with open_file(archive) as stream, tarfile.open(fileobj=stream, mode="r|", tarinfo=Header) as opened:
         for info in opened:
-            if not info.isdir():
-                yield info.name, info.size, info.isfile(), opened.extractfile(info) if info.isfile() else None
+            content = opened.extractfile(info) if info.isfile() else None
+            yield info.name, info.size, None if info.isdir() else info.isfile(), content

@@ -70,45 +70,38 @@ class Item:
 
 
 def layout(config: ELMoConfig, softmax: bool, projected: bool = True) -> Iterator[Item]:
-    """Yield a model's datasets. Lazy, because damaged options can imply very many."""
-    table, size, cell = "token_encoder.embedding.weight", config.projection_dim, config.cell_dim
+    """Yield a model's datasets."""
+    ours, size, encoder = config.weight_shapes(softmax), config.projection_dim, "token_encoder"
+
+    def item(name: str, *weights: str, shape: tuple[int, ...] = (), table: bool = False) -> Item:
+        return Item(name, shape or ours[weights[0]], weights, ours[weights[0]], table)
+
     if config.input == "char":
         width = config.character_dim
-        yield Item("char_embed", (CHARACTERS, width), (table,), (CHARACTERS + 1, width), table=True)
-        yield from _convolutions(config)
+        yield item("char_embed", f"{encoder}.embedding.weight", shape=(CHARACTERS, width), table=True)
+        for k, (columns, number) in enumerate(config.filters):
+            yield item(f"CNN/W_cnn_{k}", f"{encoder}.convolutions.{k}.weight", shape=(1, columns, width, number))
+            yield item(f"CNN/b_cnn_{k}", f"{encoder}.convolutions.{k}.bias")
+        for k in range(config.n_highway):
+            for gate in ("carry", "transform"):
+                yield item(f"CNN_high_{k}/W_{gate}", f"{encoder}.highways.{k}.{gate}.weight")
+                yield item(f"CNN_high_{k}/b_{gate}", f"{encoder}.highways.{k}.{gate}.bias")
+        if config.n_filters != size:
+            yield item(PROJECTION[0], f"{encoder}.projection.weight")
+            yield item(PROJECTION[1], f"{encoder}.projection.bias")
     else:
-        yield Item("embedding", (config.vocab_size, size), (table,), (config.vocab_size, size), table=True)
+        yield item("embedding", f"{encoder}.embedding.weight", table=True)
     for d, direction in enumerate(("forward_lstm", "backward_lstm")):
-        for k in range(config.n_layers):
-            root, ours = f"RNN_{d}/RNN/MultiRNNCell/Cell{k}/LSTMCell", f"{direction}.{k}"
-            matrices = (f"{ours}.input_weight", f"{ours}.recurrent_weight")
-            yield Item(f"{root}/W_0", (2 * size, 4 * cell), matrices, (size, 4 * cell))
-            yield _same(f"{root}/B", (4 * cell,), f"{ours}.bias")
+        for cell in (f"{direction}.{k}" for k in range(config.n_layers)):
+            root, matrices = f"RNN_{d}/RNN/MultiRNNCell/Cell{cell.rpartition('.')[2]}/LSTMCell", ("input", "recurrent")
+            shape = 2 * size, 4 * config.cell_dim
+            yield item(f"{root}/W_0", *(f"{cell}.{matrix}_weight" for matrix in matrices), shape=shape)
+            yield item(f"{root}/B", f"{cell}.bias")
             if projected:
-                yield _same(f"{root}/W_P_0", (cell, size), f"{ours}.projection_weight")
+                yield item(f"{root}/W_P_0", f"{cell}.projection_weight")
     if softmax:
-        yield _same(SOFTMAX[0], (config.vocab_size, size), "softmax.weight")
-        yield Item(SOFTMAX[1], (config.vocab_size,), ("softmax.bias",), (config.vocab_size, 1))
-
-
-def _convolutions(config: ELMoConfig) -> Iterator[Item]:
-    features, ours = config.n_filters, "token_encoder"
-    for k, (width, number) in enumerate(config.filters):
-        kernel = (1, width, config.character_dim, number)
-        weights = (f"{ours}.convolutions.{k}.weight",)
-        yield Item(f"CNN/W_cnn_{k}", kernel, weights, (width * config.character_dim, number))
-        yield _same(f"CNN/b_cnn_{k}", (number,), f"{ours}.convolutions.{k}.bias")
-    for k in range(config.n_highway):
-        for gate in ("carry", "transform"):
-            yield _same(f"CNN_high_{k}/W_{gate}", (features, features), f"{ours}.highways.{k}.{gate}.weight")
-            yield _same(f"CNN_high_{k}/b_{gate}", (features,), f"{ours}.highways.{k}.{gate}.bias")
-    if features != config.projection_dim:
-        yield _same(PROJECTION[0], (features, config.projection_dim), f"{ours}.projection.weight")
-        yield _same(PROJECTION[1], (config.projection_dim,), f"{ours}.projection.bias")
-
-
-def _same(name: str, shape: tuple[int, ...], weight: str) -> Item:
-    return Item(name, shape, (weight,), shape)
+        yield item(SOFTMAX[0], "softmax.weight")
+        yield item(SOFTMAX[1], "softmax.bias", shape=(config.vocab_size,))
 
 
 # Reading
@@ -183,8 +176,9 @@ def _check_unused(weights: ArrayFile, used: set[str], config: ELMoConfig, option
     unused = set(weights.datasets) - used
     if config.input == "char" and unused.issuperset(PROJECTION):
         # if F = P, bilm-tf does not read CNN_proj, but AllenNLP does: accept an identity
+        for name, axes in zip(PROJECTION, (2, 1), strict=True):
+            weights.check(name, (config.projection_dim,) * axes, options_path)
         for name, identity in _identity_projection(config.projection_dim).items():
-            weights.check(name, identity.shape, options_path)
             if not np.array_equal(weights.array(name), identity):
                 raise UserError(f"{weights.path}: filters add up to projection_dim; expected an identity in {name}.")
         unused -= set(PROJECTION)

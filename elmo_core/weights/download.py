@@ -26,7 +26,7 @@ PAUSE = 1.0  # seconds between attempts
 BLOCK = 1 << 20
 SPACE_FACTOR = 2  # disk space per byte: for the download and the converted model
 MAGIC_BYTES = {".hdf5": b"\x89HDF", ".zip": b"PK", ".gz": b"\x1f\x8b", ".bz2": b"BZh", ".json": b"{"}
-RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+LENGTH, RANGE = re.compile(r"\d{1,18}"), re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 
 class DownloadFailed(UserError):
@@ -64,7 +64,7 @@ def download_file(address: str, path: Path) -> None:
 def _attempt(address: str, path: Path, part: Path) -> None:
     """Request the missing part, once."""
     source = part.with_name(f"{part.name}.source")
-    text = source.read_text(encoding="utf-8") if source.is_file() else ""
+    text = source.read_text(encoding="utf-8", errors="replace") if source.is_file() else ""
     part_address, validator = [*text.split("\n"), ""][:2]  # empty after a power failure
     received = _file_size(part) if part_address == address and validator else 0
     headers = {"User-Agent": "elmo-paddle", "Accept-Encoding": "identity"}
@@ -109,10 +109,10 @@ def _range_start(response, received: int) -> tuple[int, int]:
     if response.status == 206:
         content_range = RANGE.fullmatch(response.headers.get("Content-Range") or "")
         if not received or not content_range or int(content_range[1]) != received:
-            raise DownloadFailed(f"the server sent another range ({response.headers.get('Content-Range')})")
+            raise DownloadFailed(f"the server sent another range ({response.headers.get('Content-Range')!r:.80})")
         return received, int(content_range[3])
-    if response.status != 200 or not length.isdecimal():
-        raise DownloadFailed(f"the server answers {response.status} with a length of {length!r}")
+    if response.status != 200 or not LENGTH.fullmatch(length):
+        raise DownloadFailed(f"the server answers {response.status} with a length of {length!r:.80}")
     return 0, int(length)
 
 

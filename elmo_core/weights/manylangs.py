@@ -20,12 +20,13 @@ from elmo_core.config import FILTERS, MAX_CHARS, ELMoConfig
 from elmo_core.machine.disk import check_input, read_json
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.characters import CodePoints
+from elmo_core.text.text_files import read_entries
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import torch_files
 from elmo_core.weights.arrays import ForeignWeights, reorder_gates
 
 # known configurations whose files were not published: char_dim, word_dim, P, H
-KNOWN = re.compile(r"cnn_(\d+)_(\d+)_(\d+)_(\d+)_sample\.json")
+KNOWN = re.compile(r"cnn_(\d{1,9})_(\d{1,9})_(\d{1,9})_(\d{1,9})_sample\.json")
 SPECIAL = ("<bos>", "<eos>", "<oov>")  # in the order of SPECIAL_TOKENS
 PAD = "<pad>"
 
@@ -104,13 +105,9 @@ def _dictionary(path: Path) -> dict[str, int]:
     """Read {item: id}. A line with only an id is that of U+3000, which was stripped as white space."""
     check_input(path, "the dictionary that this model's configuration needs")
     ids: dict[str, int] = {}
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 ({error}).") from error
-    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
+    for number, line in enumerate(read_entries(path), 1):
         *item, identity = line.strip().split("\t")
-        if len(item) > 1 or not identity.isdecimal() or int(identity[:10]) >= 2**31:
+        if len(item) > 1 or not identity.isdecimal() or len(identity) > 10 or int(identity) >= 2**31:
             raise UserError(f"{path}:{number}: found {line!r:.60}, expected an item, a tab and an id.")
         ids[item[0] if item else "\u3000"] = int(identity)
     return ids

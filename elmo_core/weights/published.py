@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from elmo_core.files import checkpoint
-from elmo_core.machine import disk
+from elmo_core.machine import disk, streams
 from elmo_core.machine.messages import UserError, join_names, log
 from elmo_core.weights import alignment, archives, download, formats
 
@@ -98,7 +98,11 @@ def models(language: str | None = None, format: str | None = None) -> list[Publi
 def home() -> Path:
     """The folder of the cached models."""
     cache_dir = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.environ.get("ELMO_HOME") or Path(cache_dir, "elmo")).expanduser().absolute() / "models"
+    folder = Path(os.environ.get("ELMO_HOME") or Path(cache_dir, "elmo"))
+    try:
+        return folder.expanduser().absolute() / "models"
+    except RuntimeError as error:
+        raise UserError(f"{folder}: there is no such user. Set ELMO_HOME to a folder for published models.") from error
 
 
 def mirrored(address: str) -> str:
@@ -171,7 +175,7 @@ def _install(model: PublishedModel, local_files: list[Path], checksums: Path, sh
                 raise UserError(f"this is a different model: its {name} is {getattr(config, name)}, expected {value}.")
     except UserError as error:
         message = str(error)
-        if downloads and (not local_files or isinstance(error, archives.DamagedArchive)):
+        if downloads and (not local_files or isinstance(error, streams.DamagedFile)):
             shutil.rmtree(folder)  # downloading again may help; otherwise the local files may be wrong
             message = message.replace(f"{folder}{os.sep}", "")
         raise UserError(f"{model.name}: {message}") from error

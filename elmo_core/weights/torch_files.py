@@ -23,6 +23,7 @@ from elmo_core.machine.messages import UserError
 from elmo_core.machine.pickles import MAX_AXES, OPCODES, Unchangeable, Unpickler, scan
 
 MAGIC, VERSION = 0x1950A86A20F9469CFC6C, 1001  # of the old format
+MAX_SHARED = 3  # tensors may share their values, but not more
 TYPES = {"FloatStorage": "f4", "DoubleStorage": "f8", "HalfStorage": "f2"}
 TYPES |= {"LongStorage": "i8", "IntStorage": "i4", "ByteStorage": "u1"}
 
@@ -59,8 +60,8 @@ class Tensor(Unchangeable):
 class TorchUnpickler(Unpickler):
     """Reads tensors of known types, arrays and ordered dictionaries."""
 
-    def __init__(self, file: IO[bytes], size: int):
-        super().__init__(file, size)
+    def __init__(self, file: IO[bytes]):
+        super().__init__(file)
         self.functions |= {
             ("torch._utils", "_rebuild_tensor"): _tensor,
             ("torch._utils", "_rebuild_tensor_v2"): _tensor,
@@ -90,7 +91,8 @@ def _tensor(storage: Storage, offset: int, shape: tuple, strides: tuple, *_: Any
 
 def _unpickle(file: IO[bytes], size: int) -> Any:
     """Load the pickle, of at most `size` bytes, at the file's position. Leaves the position after it."""
-    return TorchUnpickler(file, scan(file, size, OPCODES | {"BINPERSID"}).length).load()
+    scan(file, size, OPCODES | {"BINPERSID"})
+    return TorchUnpickler(file).load()
 
 
 def read(path: Path, expected: str = "a state dictionary") -> Any:
@@ -107,9 +109,11 @@ def read(path: Path, expected: str = "a state dictionary") -> Any:
         ):
             raise pickle.UnpicklingError(f"it is not {expected}")
         total_bytes = sum(math.prod(tensor.shape) * tensor.storage.dtype.itemsize for tensor in content.values())
-        if total_bytes > 8 * path.stat().st_size:  # tensors may share storages, but not that many
+        if total_bytes > MAX_SHARED * path.stat().st_size:
             raise pickle.UnpicklingError("its tensors would take far more memory than the file has bytes")
-        return {name: tensor.array(values_of(tensor.storage)) for name, tensor in content.items()}
+        storages = {tensor.storage: None for tensor in content.values()}
+        storages = {storage: values_of(storage) for storage in storages}  # each is read once
+        return {name: tensor.array(storages[tensor.storage]) for name, tensor in content.items()}
     except MemoryError:
         raise
     except Exception as error:  # a damaged file can raise anything
@@ -122,11 +126,13 @@ def read(path: Path, expected: str = "a state dictionary") -> Any:
 def _open_new(path: Path) -> tuple[Any, Callable[[Storage], np.ndarray]]:
     archive = zipfile.ZipFile(path)
     (pickle_name,) = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-    folder = pickle_name.removesuffix("data.pkl")
+    folder, bytes_left = pickle_name.removesuffix("data.pkl"), path.stat().st_size
 
     def member(name: str) -> bytes:
+        nonlocal bytes_left
         info = archive.getinfo(folder + name)
-        if info.compress_type != zipfile.ZIP_STORED or info.file_size > path.stat().st_size:
+        bytes_left -= info.file_size
+        if info.compress_type != zipfile.ZIP_STORED or bytes_left < 0:
             raise pickle.UnpicklingError(f"its {name} is compressed, which PyTorch's files never are")
         return archive.read(info)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from elmo import ELMo
+from elmo_core.config import MAX_SIZE
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.char_cnn import Maximum
@@ -24,6 +25,7 @@ from elmo_core.text.tokenise import LANGUAGES
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.reading.batch import FEATURES, Batch, PaddedTexts
 from elmo_tasks.reading.text import Window
+from elmo_tasks.shapes import Shapes, recurrent
 from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
@@ -35,8 +37,8 @@ MASKED_LOGIT = -1e9
 class ReaderSettings(ELMoSettings):
     """The network, and how texts are cut: language, and in tokens the windows of passages and the longest answer."""
 
-    word_dim: int = setting(100, "size of the word embeddings that are trained with the task")
-    hidden_dim: int = setting(100, "size of a GRU")
+    word_dim: int = setting(100, "size of the word embeddings that are trained with the task", below=MAX_SIZE)
+    hidden_dim: int = setting(100, "size of a GRU", below=MAX_SIZE)
     dropout: float = setting(0.2, "dropout of the network", below=1)
     lang: str = setting("en", "how text is tokenised", choices=LANGUAGES)
     max_seq_len: int = setting(512, "tokens per window; longer passages are read in several windows")
@@ -88,6 +90,16 @@ class BiDAF(nn.Layer):
     def no_answer_score(self) -> float | None:
         """The score of no answer, comparable with sums of two logits, if questions may have none."""
         return self.no_answer.sum().item() + self.threshold.item() if self.settings.no_answer else None
+
+    @staticmethod
+    def shapes(settings: ReaderSettings, n_words: int, elmo=None, vectors=None) -> Shapes:
+        """The shapes of the large weights of such a network."""
+        hidden, width = settings.hidden_dim, settings.word_dim + sum(part.dim for part in (elmo, vectors) if part)
+        shapes = {
+            "word_embedding.weight": (n_words, settings.word_dim),
+            "merge.weight": (8 * hidden + FEATURES, 2 * hidden),
+        }
+        return shapes | recurrent("context", width, hidden) | recurrent("model", 2 * hidden, hidden)
 
     def forward(self, batch: Batch) -> paddle.Tensor:
         """Logits (Q, 2, T) of the answer's first and last token. They do not depend on the batch."""

@@ -55,7 +55,9 @@ class Reader(TrainedModel):
 
     def make_network(self) -> BiDAF:
         elmo = self.settings.layer(self.pretrained, len(BiDAF.elmo_at)) if self.pretrained else None
-        return BiDAF(self.settings, len(self.words), elmo, self.vectors)
+        parts = self.settings, len(self.words), elmo, self.vectors
+        self.check_shapes(BiDAF.shapes(*parts))
+        return BiDAF(*parts)
 
     @classmethod
     def train(
@@ -202,7 +204,8 @@ class Reader(TrainedModel):
                 logits = self.network(make_batch(batch, self.words)).numpy()
             rows = [(group.window, question.id) for group in batch for question in group.questions]
             for (window, id), row in zip(rows, logits, strict=True):
-                totals = span_scores(row[:, : len(window.tokens)], self.settings.max_answer_length)
+                longest = min(self.settings.max_answer_length, self.settings.max_seq_len, len(window.text.tokens))
+                totals = span_scores(row[:, : len(window.tokens)], longest)
                 if id not in scores:
                     scores[id] = np.full((len(window.text.tokens), totals.shape[1]), -np.inf, np.float32)
                 in_window = scores[id][window.begin : window.end]

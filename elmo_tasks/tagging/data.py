@@ -14,7 +14,7 @@ from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, format_count, join_names, log
 from elmo_core.text.language import AUTO, HAN, SAMPLE, choose_language, recognise
 from elmo_core.text.segmenter import warn_if_traditional
-from elmo_core.text.text_files import read_lines
+from elmo_core.text.text_files import read_entries
 from elmo_core.text.tokenise import CHINESE
 from elmo_core.text.tokens import UNK_ID, Vocabulary, digest, pad_rows, shuffled_batches
 from elmo_tasks.pretrained import PretrainedBiLM
@@ -46,7 +46,7 @@ class Labels:
     @classmethod
     def from_file(cls, path: Path) -> "Labels":
         disk.check_input(path, "labels, one per line")
-        return cls(read_lines(path))
+        return cls(read_entries(path))
 
     def save(self, path: Path) -> None:
         with disk.atomic_write(path) as file:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from elmo import ELMo
-from elmo_core.config import ELMoConfig
+from elmo_core.config import MAX_SIZE, ELMoConfig
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.char_cnn import CharCNN
 from elmo_core.settings import setting
@@ -19,6 +19,7 @@ from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.tokenise import LANGUAGES
 from elmo_core.text.tokens import Tokens, pad_rows
 from elmo_tasks.pretrained import ELMoSettings
+from elmo_tasks.shapes import Shapes, recurrent
 from elmo_tasks.tagging.crf import LinearChainCRF
 from elmo_tasks.tagging.data import Batch, Labels
 from elmo_tasks.tagging.scheme import SCHEMES, forbidden_transitions
@@ -52,12 +53,12 @@ class TaggerSettings(ELMoSettings):
     elmo_at: str = setting(
         "input", "where the network reads ELMo", choices=("input", "output", "input,output"), needs="elmo"
     )
-    word_dim: int = setting(128, "size of the word embeddings that are trained with the task")
+    word_dim: int = setting(128, "size of the word embeddings that are trained with the task", below=MAX_SIZE)
     word_vectors_trainable: bool = setting(False, "fine-tune the word vectors", needs="word_vectors")
     char_cnn: bool = setting(False, "add a character CNN, trained with the tagger")
     cell: str = setting("gru", "type of the recurrent layers", choices=("gru", "lstm"))
-    hidden_dim: int = setting(256, "size of a GRU or LSTM")
-    n_layers: int = setting(2, "bidirectional layers")
+    hidden_dim: int = setting(256, "size of a GRU or LSTM", below=MAX_SIZE)
+    n_layers: int = setting(2, "bidirectional layers", below=101)
     dropout: float = setting(0.5, "dropout of the network", below=1)
     emb_lr_factor: float = setting(2.5, "learning rate of the word embeddings, relative to the learning rate", above=0)
     crf_lr_factor: float = setting(0.2, "learning rate of the CRF, relative to the learning rate", above=0)
@@ -111,6 +112,21 @@ class BiGRUCRF(nn.Layer):
         self.emission = nn.Linear(2 * hidden + (elmo.dim if "output" in self.elmo_at else 0), len(labels))
         self.crf = LinearChainCRF(*forbidden_transitions(labels.names, settings.scheme), settings.crf_lr_factor)
         self.dropout = nn.Dropout(settings.dropout)
+
+    @staticmethod
+    def shapes(settings: TaggerSettings, n_words: int, labels: Labels, elmo=None, vectors=None, features=()) -> Shapes:
+        """The shapes of the large weights of such a network."""
+        at, n_labels = settings.elmo_at.split(",") if elmo else [], len(labels)
+        width = settings.word_dim + CHAR_CNN.projection_dim * settings.char_cnn + FEATURE_DIM * bool(features)
+        width += POSITION_DIM * (settings.segmentation == "feature") + (vectors.dim if vectors else 0)
+        width += elmo.dim if "input" in at else 0
+        shapes = {"word_embedding.weight": (n_words, settings.word_dim), "crf.transitions": (n_labels, n_labels)}
+        shapes["emission.weight"] = 2 * settings.hidden_dim + (elmo.dim if "output" in at else 0), n_labels
+        if settings.word_vectors_trainable:
+            shapes["vector_change.weight"] = n_words, vectors.dim
+        if features:
+            shapes["feature_embedding.weight"] = len(features) + 1, FEATURE_DIM
+        return shapes | recurrent(settings.cell, width, settings.hidden_dim, settings.n_layers, settings.cell)
 
     @property
     def recurrent(self) -> nn.GRU | nn.LSTM:

@@ -79,8 +79,9 @@ class Tagger(TrainedModel):
     def make_network(self) -> BiGRUCRF:
         n_mixes = len(self.settings.elmo_at.split(","))
         elmo = self.settings.layer(self.pretrained, n_mixes) if self.pretrained else None
-        segment = (self.user_dict or segmenter()) if self.settings.words == "jieba" else None
-        return BiGRUCRF(self.settings, len(self.words), self.labels, elmo, self.vectors, self.features, segment)
+        parts = self.settings, len(self.words), self.labels, elmo, self.vectors, self.features
+        self.check_shapes(BiGRUCRF.shapes(*parts))
+        return BiGRUCRF(*parts, (self.user_dict or segmenter()) if self.settings.words == "jieba" else None)
 
     @classmethod
     def train(

@@ -40,6 +40,8 @@ def main(load: Callable[[], Run], predict: Callable) -> None:
             for line in batch:
                 values, text = next(answers) if line.strip() else ({}, "")  # a blank line stays blank
                 print(json.dumps(values, ensure_ascii=False) if values and args.json else text)
+    except UnicodeDecodeError as error:
+        sys.exit(f"error: standard input is not UTF-8 ({error}). Convert it with iconv.")
     except UserError as error:
         sys.exit(f"error: {error}")
 

@@ -308,7 +308,7 @@ OPTIONS = [  # the section, its changes, and what the message names
     ("lstm", {"dim": 12}, r"W_0 is \(14, 44\)"),
     ("lstm", {"n_layers": 3}, "no RNN_0/RNN/MultiRNNCell/Cell2"),
     ("char_cnn", {"n_characters": 60}, "n_characters"),
-    ("char_cnn", {"filters": [[1, 2**31 - 1]]}, "W_cnn_0"),
+    ("char_cnn", {"filters": [[1, 2**20 - 1]]}, "W_cnn_0"),
     ("char_cnn", {"n_highway": 1}, "CNN_high_1"),
     (None, {"char_cnn": OMIT}, "no char_cnn"),
 ]

@@ -1,0 +1,76 @@
+"""Files for reading: gzip, bzip2 and xz are recognised by their first bytes and unpacked, up to a bound."""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import re
+import zlib
+from pathlib import Path
+from typing import IO
+
+from elmo_core.machine.messages import UserError
+
+VARIABLE, RATIO = "ELMO_MAX_RATIO", 20  # unpacked to packed size; text and weights compress less
+SLACK = 1 << 26  # bytes that any file may hold beyond that
+FORMATS = {rb"\x1f\x8b": gzip.open, rb"BZh[1-9]1A": bz2.open, rb"\xfd7zXZ\0": lzma.open}  # by their first bytes
+
+
+class DamagedFile(UserError):
+    """A truncated or damaged file; downloading it again may help."""
+
+
+def max_ratio(default: int = RATIO) -> int:
+    """How many times its size on disk a compressed file may hold."""
+    text = os.environ.get(VARIABLE) or str(default)
+    if not (text.isdecimal() and 0 < len(text) < 10):
+        raise UserError(f"{VARIABLE} is {text!r:.80}, expected a whole number.")
+    return int(text)
+
+
+def check_size(size: float, packed: int, what: str, ratio: int = RATIO, slack: int = SLACK) -> None:
+    """Raise if something compressed to `packed` bytes takes more than these can hold."""
+    ratio = max_ratio(ratio)
+    if size > ratio * packed + slack:
+        raise UserError(
+            f"{what} unpacks to more than {slack >> 20} MB and {ratio} times its {packed:,} bytes on disk. If you trust it, "
+            f"set the environment variable {VARIABLE} to a larger number than {ratio}."
+        )
+
+
+def open_file(path: Path) -> IO[bytes]:
+    """Open a file, unpacking it whatever its name. Reading it raises if it is damaged or unpacks to too much."""
+    file = path.open("rb")
+    begin = file.read(6)
+    file.seek(0)
+    kind = next((kind for pattern, kind in FORMATS.items() if re.match(pattern, begin)), None)
+    return io.BufferedReader(Unpacked(path, file, kind(file)), 1 << 16) if kind else file
+
+
+class Unpacked(io.RawIOBase):
+    """The bytes of a compressed file. content: they, without a bound."""
+
+    def __init__(self, path: Path, file: IO[bytes], content: IO[bytes]):
+        self._path, self._file, self._content, self._length = path, file, content, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def readinto(self, buffer: memoryview) -> int:
+        try:
+            n = self._content.readinto(buffer)
+        except (zlib.error, lzma.LZMAError, EOFError, OSError) as error:
+            if getattr(error, "errno", None) is not None:  # an error of the disk
+                raise
+            raise DamagedFile(f"{self._path}: damaged or incomplete ({error}). Download or create it again.") from error
+        self._length += n
+        check_size(self._length, os.fstat(self.fileno()).st_size, str(self._path))
+        return n

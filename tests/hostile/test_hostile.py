@@ -1,0 +1,239 @@
+"""Files, settings and moments that an attacker or bad luck chooses. docs/files.md says what is promised."""
+
+import argparse
+import html.parser
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import amplifiers
+import browser
+import fields
+import numpy as np
+import pytest
+from project import PROJECT, parser_of, parsers
+
+from elmo import ELMoEmbedder
+from elmo_core.machine import runtime, streams
+from elmo_core.machine.messages import UserError
+from elmo_core.weights import download, formats, published
+from senses import occurrences
+from senses.page import write_page
+
+HERE = Path(__file__).parent
+SCRIPTS = sorted(path for path in PROJECT.glob("*.py") if "\ndef main(" in path.read_text(encoding="utf-8"))
+NUMBERS = ("0", "-1", "1e30", "nan", "", "9" * 5000)
+KILLS = 5
+
+
+def in_background(script: Path, *argv: object) -> subprocess.Popen:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, str(script), *map(str, argv)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    return process
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory):
+    """The measurements, all at the same time: each test waits for its own."""
+    folder, measure = tmp_path_factory.mktemp("hostile"), HERE / "measure.py"
+    started = {name: in_background(measure, name, folder / name) for name in ("amplifiers", "fields")}
+    started["kills"] = in_background(PROJECT / "benchmarks" / "soak.py", f"--times={KILLS}")
+    yield started
+    for process in started.values():
+        process.kill()
+        process.communicate()
+
+
+def output_of(process: subprocess.Popen) -> str:
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return output
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no /proc")
+def test_reading_a_file_takes_no_more_memory_than_it_is_worth(processes):
+    results = [json.loads(line) for line in output_of(processes["amplifiers"]).splitlines()]
+    assert len(results) == len(amplifiers.AMPLIFIERS)
+    for result in results:
+        assert result["peak"] <= 300e6 + 10 * result["size"], result
+        expected = "accepted" if result["name"] in amplifiers.HARMLESS else "UserError"
+        assert result["outcome"].startswith(expected), result
+
+
+def test_any_value_in_a_configuration_is_an_error_that_names_the_file_or_harmless(processes):
+    results = [json.loads(line) for line in output_of(processes["fields"]).splitlines()]
+    assert [result["name"] for result in results] == list(fields.CONFIGS)
+    for result in results:
+        assert not result["faults"], result
+        assert result["errors"] or result["name"] == "log"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="on Linux")
+def test_what_a_kill_leaves_can_be_used(processes):
+    assert output_of(processes["kills"]).count(f"{KILLS} kills") == 4
+
+
+def test_a_number_that_a_flag_cannot_have_is_an_error(monkeypatch):
+    checked = 0
+    for script in SCRIPTS:
+        for parser in parsers(parser_of(script, monkeypatch)):
+            for action in parser._actions:
+                if not isinstance(action.type, partial) and action.type not in (int, float):
+                    continue
+                checked += 1
+                for text in NUMBERS:
+                    try:
+                        value = action.type(text)
+                    except (argparse.ArgumentTypeError, ValueError):  # which argparse reports
+                        continue
+                    assert isinstance(value, str) or value in (0, -1), (script, action.dest, text)
+    assert checked > 60
+
+
+@pytest.mark.parametrize("value", NUMBERS)
+def test_a_variable_that_makes_no_sense_is_named(monkeypatch, value):
+    for name in ("ELMO_HOME", "ELMO_MIRROR", streams.VARIABLE, "XDG_CACHE_HOME", "OMP_NUM_THREADS", *RANK):
+        monkeypatch.setenv(name, value)
+    for variables, read in READERS.items():
+        try:
+            assert read() is not None
+        except UserError as error:
+            assert any(name in str(error) for name in variables)
+    monkeypatch.setenv("ELMO_HOME", "~nosuchuser")
+    with pytest.raises(UserError, match="~nosuchuser"):
+        published.home()
+
+
+RANK = "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"
+READERS = {
+    ("ELMO_HOME",): published.home,
+    ("ELMO_MIRROR",): lambda: published.mirrored("https://host/path"),
+    (streams.VARIABLE,): streams.max_ratio,
+    ("OMP_NUM_THREADS",): runtime.n_threads,
+    RANK: runtime.rank_and_size,
+}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"layers": "9" * 5000},
+        {"layers": np.zeros(5)},
+        {"pool": np.zeros(3)},
+        {"dtype": {}},
+        {"device": np.zeros(2)},
+        {"batch_size": 10**30},
+        {"params": "x" * 5000},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_an_argument_of_a_strange_kind_is_an_error(model, options):
+    with pytest.raises(UserError, match=f"{next(iter(options))}|xxx"):
+        ELMoEmbedder(**{"params": model, "device": "cpu", **options})
+
+
+def test_a_server_or_an_old_download_that_makes_no_sense(server, tmp_path):
+    response = SimpleNamespace(status=200, headers={"Content-Length": "9" * 5000})
+    with pytest.raises(download.DownloadFailed, match="999"):
+        download._range_start(response, 0)
+    server.files["x.bin"] = b"content"
+    (tmp_path / "x.bin.part").write_bytes(b"old")
+    (tmp_path / "x.bin.part.source").write_bytes(b"\xff\xfe")
+    download.download_file(f"{server.address}/x.bin", tmp_path / "x.bin")
+    assert (tmp_path / "x.bin").read_bytes() == b"content"
+
+
+WORDS = [
+    "</script><script>alert(1)</script>",
+    "<!--",
+    "\"'&amp;",
+    "\x01\x7f",
+    "\ud800",
+    "\u202egnp.exe",
+    "]]>",
+    "\u2028",
+]
+
+
+class Text(html.parser.HTMLParser):
+    """The scripts of a page, and its elements."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.scripts, self.elements = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append(tag)
+
+    def handle_data(self, data):
+        if self.elements and self.elements[-1] == "script":
+            self.scripts.append(data)
+
+
+def write_words(path: Path, words: list[str], others: list[str]) -> None:
+    found = []
+    for word in words:
+        places = [occurrences.Occurrence((word, *others, str(k)), 0, word) for k in range(2)]
+        found.append(occurrences.Word(word, 2, 2, places, 0, np.eye(6, dtype=np.float32)[None, :2]))
+    write_page(path, found, [0], [], {word: [(other, 0.5) for other in words] for word in words})
+
+
+def test_a_page_shows_words_as_text_and_runs_nothing(tmp_path):
+    write_words(tmp_path / "plain.html", ["bank"], [])
+    write_words(tmp_path / "page.html", WORDS[:2], [*WORDS, *(f"<b onclick=alert({k})>{k}" for k in range(10_000))])
+    plain, page = (Text((tmp_path / name).read_text(encoding="utf-8")) for name in ("plain.html", "page.html"))
+    assert page.elements == plain.elements
+    data = next(json.loads(script) for script in page.scripts if script.lstrip().startswith("{"))
+    assert data["words"][0]["text"] == WORDS[0]
+    if browser.PROGRAM:
+        window = browser.Browser(tmp_path)
+        window.open(tmp_path / "page.html")
+        assert not window.complaints and WORDS[0] in window.run("document.body.innerText")
+
+
+NAMES = ["../x", "/tmp/x", "a/../../x", "..\\x", "C:x", "a/./../../x", "\\x", "//x"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_name_leads_out_of_the_folder(tmp_path, name):
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    with zipfile.ZipFile(inner / "z", "w") as file:
+        file.writestr("b", b"x")
+        info = zipfile.ZipInfo("b2")
+        info.filename = name
+        file.writestr(info, b"x")
+    with tarfile.open(inner / "t", "w") as file:
+        info = tarfile.TarInfo(name)
+        info.size = 1
+        file.addfile(info, io.BytesIO(b"x"))
+    for path in (inner / "z", inner / "t"):
+        with pytest.raises(UserError, match=path.name):
+            formats.read([path], inner)
+    assert {path.name for path in tmp_path.rglob("*")} == {"inner", "z", "t"}
+
+
+def test_an_index_or_a_configuration_reads_no_other_folder(tmp_path):
+    """What config_path of ELMoForManyLangs and the last checkpoint of TensorFlow name lies in the model's folder."""
+    (tmp_path / "secret.json").write_text('{"encoder": {}, "token_embedder": {}}', encoding="utf-8")
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "encoder.pkl").write_bytes(b"")
+    for name in ("../secret.json", str(tmp_path / "secret.json"), "..\\secret.json"):
+        (model / "config.json").write_text(json.dumps({"config_path": name}), encoding="utf-8")
+        with pytest.raises(UserError, match=r"model.secret\.json: there is no such file"):
+            formats.read([model], tmp_path)
