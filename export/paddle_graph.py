@@ -63,8 +63,12 @@ class PaddleGraph:
 
     def weight(self, array: np.ndarray, shared: Sequence[int] | None = None) -> Array:
         """An array of the graph. shared: see `compressed`."""
-        first, *factors = map(self._parameter, compressed(array, self.precision, shared))
-        return math.prod(factors, start=paddle.cast(first, str(array.dtype))) if self.precision != "float32" else first
+        numbers, *factors = compressed(array, self.precision, shared)
+        if numbers.dtype == np.int8:  # Paddle 2.6 does not cast it
+            expanded = paddle.cast(self._parameter(numbers.view(np.uint8) ^ 128), "float32") - 128.0
+            return math.prod(map(self._parameter, factors), start=expanded)
+        weight = self._parameter(numbers)
+        return weight if self.precision == "float32" else paddle.cast(weight, str(array.dtype))
 
     def _parameter(self, array: np.ndarray) -> Array:
         zero = paddle.nn.initializer.Constant(0)
