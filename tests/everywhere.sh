@@ -11,7 +11,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT TERM
 python=.venv/bin/python
-numerics='elmo lstmp softmax char_cnn fused optimizer surprisal tensorflow'
+numerics='elmo lstmp softmax char_cnn fused optimizer precision surprisal tensorflow'
 tasks='tagging reading polarity finetune heads data_formats saved training run_tag run_read'
 
 # find_python VERSION...: the first of these, on the path or of pyenv; nothing where there is none

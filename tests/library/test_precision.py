@@ -21,7 +21,7 @@ SENTENCES = [*tiny.SENTENCES, *([word] * n for n, word in enumerate(tiny.WORDS[3
 def bfloat16():
     """On a machine with bfloat16. Restores float32."""
     if problem := matmul.bfloat16_problem("cpu"):
-        pytest.skip(problem)
+        pytest.skip(f"no products in bfloat16: {problem}")
     with products.precision("bfloat16"):
         yield
 
