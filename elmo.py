@@ -66,16 +66,14 @@ __all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError
 __all__ += ["__version__", "install", "load_bilm", "models", "plot_surprisal"]
 
 nn = paddle.nn
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 MIN_FREE_BYTES = 1_000_000_000  # of the disk: cached layers do not use them
 TOKENS_PER_ROW = 64  # an embedder's batches hold at most batch_size * 64 tokens: longer sentences, fewer rows
 WINDOW_STEPS = 8192  # tokens of a longer sentence that are computed at once
 BiLMState = list[list[State]]  # [layer][direction]: h (B, P), c (B, H)
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def map_state(function: Callable, *states: BiLMState) -> BiLMState:

@@ -186,8 +186,8 @@ def write_surprisal(args: argparse.Namespace, corpus: Corpus, bilm: elmo.BiLM, v
     model, batch_size = (bilm, vocabulary), 1 if carry else args.batch_size
     embedder = elmo.ELMoEmbedder(model, batch_size, args.device, carry_state=carry)
     predictions, totals, plotted = 0, np.zeros((2, 2)), []  # totals: with and without unknown words; forward, backward
-    found = embedder.iter_surprisal(itertools.islice(text, None if args.per_token else PLOTTED))
-    progress = tqdm(found, unit=" sentences", unit_scale=True, disable=None, leave=False)
+    scored = embedder.iter_surprisal(itertools.islice(text, None if args.per_token else PLOTTED))
+    progress = tqdm(scored, unit=" sentences", unit_scale=True, disable=None, leave=False)
     with disk.atomic_write(args.per_token) if args.per_token else io.StringIO() as file:
         table = csv.writer(file, delimiter="\t", lineterminator="\n")
         table.writerow(["line", "sentence", "position", "begin", "end", *TokenSurprisal._fields])

@@ -158,8 +158,8 @@ def predict(args: argparse.Namespace) -> None:
                 raise UserError(f"--passage {args.passage}: the file is empty.")
             reader, lines = Reader(args.model_dir, args.device, args.precision), []
             for lines in line_groups(None):
-                found = iter(reader.answers([(line, passage) for line in lines if line.strip()], args.k or 1))
-                target.writelines(f"{describe(next(found), args.k) if line.strip() else ''}\n" for line in lines)
+                answers = iter(reader.answers([(line, passage) for line in lines if line.strip()], args.k or 1))
+                target.writelines(f"{describe(next(answers), args.k) if line.strip() else ''}\n" for line in lines)
                 target.flush()
             if not lines:
                 raise UserError("standard input has no question: expected one per line.")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
-from itertools import cycle
+from itertools import chain, cycle
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 parts = [texts[k::n] for k in range(n)]
                 begin = time.perf_counter()
                 results = list(pool.map(client, [args.url] * n, [path] * n, parts, [args.seconds] * n))
-            duration, times = time.perf_counter() - begin, sorted(one for result in results for one in result)
+            duration, times = time.perf_counter() - begin, sorted(chain.from_iterable(results))
             p50, p99 = (1000 * times[int(share * len(times))] for share in (0.5, 0.99))
             print(f"| {path} | {n} | {len(times) / duration:.1f} | {p50:.0f} | {p99:.0f} |", flush=True)
 

@@ -92,8 +92,8 @@ def check_checkpoints(folder: Path, *loads: Callable) -> None:
 def pretrain(text: Path, vocabulary: Path, folder: Path) -> None:
     argv = [f"--train_data_path={text}", f"--vocab_file={vocabulary}", f"--save_dir={folder}", *TINY, "--batch_size=4"]
     argv += ["--max_steps=40", "--save_freq=2", "--log_freq=10", "--n_negative_samples=20"]
-    found = folder.exists() and checkpoint.names(folder)
-    run_pretrain.main([*argv, f"--init_from_ckpt={folder}"] if found else argv)
+    saved = folder.exists() and checkpoint.names(folder)
+    run_pretrain.main([*argv, f"--init_from_ckpt={folder}"] if saved else argv)
 
 
 def embed(text: Path, model: Path, folder: Path) -> None:

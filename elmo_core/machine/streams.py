@@ -49,7 +49,7 @@ def open_file(path: Path) -> IO[bytes]:
 
 
 class Unpacked(io.RawIOBase):
-    """The bytes of a compressed file. content: they, without a bound."""
+    """The bytes of a compressed file, up to the bound. content: all of them."""
 
     def __init__(self, path: Path, file: IO[bytes], content: IO[bytes]):
         self._path, self._file, self._content, self._length = path, file, content, 0

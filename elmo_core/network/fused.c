@@ -313,11 +313,12 @@ void lstmp_forward(int64_t steps, const int64_t *batch_sizes, int64_t P, int64_t
     }
 }
 
-/* The right-hand sides are the transposed projection `up` (P, H) and `recurrent` (4H, P or 2P). gates: the activations, replaced
-   by the preactivations' gradients (in bfloat16 with x only d_gates has them), whose sum is d_bias (4H). d_h, d_c: the gradients of the final state, replaced by those of
-   the initial one. d_projected (M, P): set to the gradient before the projection's clip. d_x (M, P): set to the gradient of x,
-   NULL without x. d_cell_output (B + 4, H), d_gemm_input (B, 2P): scratch memory. The operands d_gates (M, 4H) and d_outgoing (M, P)
-   are set to gates and d_projected in bfloat16; in float32 they are the same memory. */
+/* The right-hand sides are the transposed projection `up` (P, H) and `recurrent` (4H, P or 2P). gates: the activations,
+   replaced by the preactivations' gradients (in bfloat16 with x only d_gates has them), whose sum is d_bias (4H). d_h, d_c: the
+   gradients of the final state, replaced by those of the initial one. d_projected (M, P): set to the gradient before the
+   projection's clip. d_x (M, P): set to the gradient of x, NULL without x. d_cell_output (B + 4, H), d_gemm_input (B, 2P):
+   scratch memory. The operands d_gates (M, 4H) and d_outgoing (M, P) are set to gates and d_projected in bfloat16; in float32
+   they are the same memory. */
 void lstmp_backward(int64_t steps, const int64_t *batch_sizes, int64_t P, int64_t H, const rhs_t *recurrent, const rhs_t *up,
                     float cell_clip, float proj_clip, const float *initial_c, const float *outputs, const float *d_outputs,
                     const float *cells, float *gates, float *d_h, float *d_c, float *d_projected, void *d_gates,

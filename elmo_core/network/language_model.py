@@ -1,4 +1,4 @@
-"""What a language model and its vectors tell about words: substitutes, surprisal, similar occurrences, similar words.
+"""Questions about words that a language model answers: substitutes, surprisal, similar occurrences, similar words.
 
 Shapes: P projection size, V vocabulary size.
 """

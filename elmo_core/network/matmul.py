@@ -32,7 +32,7 @@ def chosen_precision(name: str, device: str) -> str:
 
 
 def bfloat16_problem(device: str) -> str:
-    """What a device lacks for products in bfloat16; empty if nothing."""
+    """The reason why a device cannot multiply in bfloat16; empty if it can."""
     if device.startswith("gpu"):
         capable = paddle.device.cuda.get_device_capability(int(device.partition(":")[2] or 0)) >= (8, 0)
         return "" if capable else "this GPU has no bfloat16 (an A100 or later has)"
@@ -45,8 +45,8 @@ def bfloat16_problem(device: str) -> str:
 def _bfloat16_is_faster(device: str) -> bool:
     rows, columns, depth = TRIAL
     with on_device(device), paddle.no_grad():
-        x, one = paddle.ones([rows, depth]), paddle.nn.initializer.Constant(1)
-        weight = paddle.create_parameter([depth, columns], "float32", default_initializer=one)
+        x, ones = paddle.ones([rows, depth]), paddle.nn.initializer.Constant(1)
+        weight = paddle.create_parameter([depth, columns], "float32", default_initializer=ones)
         weight.stop_gradient = True  # packed once
         seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
         for name in 8 * list(seconds):

@@ -34,7 +34,7 @@ failed = ctypes.c_int(0)  # the last error of a product
 
 @functools.cache
 def missing() -> str:
-    """What is missing for products in bfloat16; empty if nothing is."""
+    """The part that products in bfloat16 need and this machine lacks; empty if it has all."""
     if "avx512_bf16" not in runtime.processor():
         return "this processor has no bfloat16 products: AVX512_BF16 (AMD Zen 4, Intel Cooper Lake) or AMX (Sapphire Rapids)"
     library = _library()

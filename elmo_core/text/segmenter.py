@@ -5,7 +5,7 @@ import logging
 import re
 import warnings
 from collections.abc import Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -120,8 +120,13 @@ def is_traditional(text: str) -> bool:
 
 def warn_if_traditional(text: str, words: Sequence[str] = ()) -> None:
     """Warn once if text is traditional, but the vocabulary of the model that reads it, or jieba's, is simplified."""
-    if is_traditional(text) and not is_traditional("".join(words[:10_000])):
+    if is_traditional(text) and not _is_traditional_model("".join(words[:10_000])):
         _warn_of_traditional("the model's vocabulary" if words else "jieba's dictionary")
+
+
+@lru_cache(8)  # each line of a traditional text asks
+def _is_traditional_model(words: str) -> bool:
+    return is_traditional(words)
 
 
 @cache

@@ -328,7 +328,7 @@ class Tagger(TrainedModel):
     def score(self, sentences: Sequence[Sentence], predicted: Sequence[list[str]] | None = None) -> Score:
         """Score the tagger. predicted: its labels."""
         of_words = are_of_words(self.labels, self.settings.scheme)
-        known = self.known if of_words else self.words  # None in taggers of earlier versions
+        known = self.known if of_words else self.words
         score = Score(scheme=self.settings.scheme, of_words=of_words)
         predicted = self.predict([s.tokens for s in sentences]) if predicted is None else predicted
         for sentence, labels in zip(sentences, predicted, strict=True):

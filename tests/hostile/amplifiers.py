@@ -437,18 +437,21 @@ def reader_size(folder):
     return read
 
 
+def classifier(folder: Path) -> Read:
+    settings = ClassifierSettings(head_dim=3, hidden_dim=2, reads_words=True, word_vectors_trainable=True)
+    return task(folder, Classifier, settings, classes=["x", "y"], data="")
+
+
 @amplifier
 def classifier_size(folder):
-    settings = ClassifierSettings(head_dim=3, hidden_dim=2, reads_words=True, word_vectors_trainable=True)
-    read = task(folder, Classifier, settings, classes=["x", "y"], data="")
+    read = classifier(folder)
     change(folder / "config.json", "classifier", {"head_dim": 20_000})
     return read
 
 
 @amplifier
 def classifier_words(folder):
-    settings = ClassifierSettings(head_dim=3, hidden_dim=2, reads_words=True, word_vectors_trainable=True)
-    read = task(folder, Classifier, settings, classes=["x", "y"], data="")
+    read = classifier(folder)
     words = Vocabulary([*SPECIAL_TOKENS, *map(str, range(300_000))])
     words.save(folder / "vocab.txt")
     change(folder / "config.json", "dictionaries", {"vocab.txt": words.fingerprint})
