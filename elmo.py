@@ -98,7 +98,8 @@ class BiLM(nn.Layer):
             self.softmax = Softmax(config.vocab_size, config.projection_dim)
 
     def zero_state(self, rows: int) -> BiLMState:
-        return [[lstmp.zero_state(rows) for lstmp in pair] for pair in self._layer_pairs()]
+        zeros = self.forward_lstm[0].zero_state(rows)
+        return [[zeros, zeros] for _ in self.forward_lstm]
 
     def run(
         self,
@@ -770,7 +771,7 @@ class ELMoEmbedder(LanguageModelMethods, _Encoder):
         self, sentences: Iterable[Sequence[str]], window: float | None = None, total: int | None = None
     ) -> Iterator[np.ndarray]:
         arrays = self._arrays(self._validated(sentences), self.token_table, self.device, self.dtype, window)
-        for array in tqdm(arrays, total=total, unit=" sentences", disable=not self.progress):
+        for array in tqdm(arrays, total=total, unit=" sentences") if self.progress else arrays:
             shape = self.shape(array.shape[1] - 2 * self.keep_sentence_boundaries)
             yield (array.swapaxes(0, 1) if self.choice.how == "concat" else array).reshape(shape)
 

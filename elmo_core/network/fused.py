@@ -16,7 +16,7 @@ import stat
 import subprocess
 import tempfile
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +55,7 @@ class Kernel:
             function = getattr(library, name)
             function.restype = {"void": None, "int": ctypes.c_int, "rhs_t": ctypes.c_void_p}[result]
             types = {parameter: (kind, stars.count("*")) for kind, stars, parameter in PARAMETER.findall(declared)}
+            function.argtypes = [ctypes.c_void_p if stars else NUMBERS[kind] for kind, stars in types.values()]
             setattr(self, name, functools.partial(self._call, function, types))
 
     def packs(self, n_products: int, rows: int) -> bool:
@@ -66,7 +67,7 @@ class Kernel:
         values = {**dict(zip(types, (*first, *arguments), strict=False)), **keywords}
         if len(first) + len(arguments) + len(keywords) != len(types) or values.keys() != types.keys():
             raise TypeError(f"fused.c: expected the arguments {', '.join(types)}")
-        result = function(*[_c_argument(values[name], *kind) for name, kind in types.items()])
+        result = function(*[_pointer(values[k], *kind) if kind[1] else values[k] for k, kind in types.items()])
         if result == 0:
             raise MemoryError("no memory for the loops of fused.c")
         if error := onednn.failed.value:
@@ -91,7 +92,7 @@ def _packed_products_work(mkl: ctypes.CDLL) -> bool:
     fused.c does that; MKL's manual leaves it open.
     """
     k, n, packed_for = 70, 83, 4
-    one, zero, address = ctypes.c_float(1), ctypes.c_float(0), functools.partial(_c_argument, kind="float", stars=1)
+    one, zero, address = ctypes.c_float(1), ctypes.c_float(0), lambda array: ctypes.c_void_p(array.ctypes.data)
     generator = np.random.default_rng(0)
     a, b = generator.standard_normal((9, k), np.float32), generator.standard_normal((k, n), np.float32)
     mkl.cblas_sgemm_alloc.restype = ctypes.c_void_p
@@ -111,24 +112,27 @@ def _packed_products_work(mkl: ctypes.CDLL) -> bool:
     return True
 
 
-def _c_argument(value, kind: str, stars: int):
-    """Convert a value to a C argument of type `kind` with this number of `*`."""
-    if not stars:
-        return NUMBERS[kind](value)
+def _pointer(value, kind: str, stars: int):
+    """Convert a value to a C pointer to `kind` with this number of `*`."""
+    is_tensor = isinstance(value, paddle.Tensor)
+    if is_tensor or isinstance(value, np.ndarray):
+        if kind != "void" and _dtype_name(value.dtype) != DTYPES.get(kind, kind.removesuffix("_t")):
+            raise TypeError(f"fused.c: found {value.dtype}, expected {kind}.")
+        if not (value.is_contiguous() and value.place.is_cpu_place() if is_tensor else value.flags.c_contiguous):
+            raise TypeError("fused.c takes contiguous arrays on the CPU only.")
+        return value.data_ptr() if is_tensor else value.ctypes.data
+    if isinstance(value, Packed):
+        return value.address
     if value is None or isinstance(value, ctypes.Array | ctypes.c_void_p):
         return value
-    if isinstance(value, Packed):
-        return ctypes.c_void_p(value.address)
-    if isinstance(value, Sequence):
-        if stars == 1:
-            return (NUMBERS[kind] * len(value))(*value)
-        return (ctypes.c_void_p * len(value))(*(_c_argument(tensor, kind, 1) for tensor in value))
-    is_tensor = isinstance(value, paddle.Tensor)
-    if kind != "void" and str(value.dtype).removeprefix("paddle.") != DTYPES.get(kind, kind.removesuffix("_t")):
-        raise TypeError(f"fused.c: found {value.dtype}, expected {kind}.")
-    if not (value.is_contiguous() and value.place.is_cpu_place() if is_tensor else value.flags.c_contiguous):
-        raise TypeError("fused.c takes contiguous arrays on the CPU only.")
-    return ctypes.c_void_p(value.data_ptr() if is_tensor else value.ctypes.data)
+    if stars == 1:
+        return (NUMBERS[kind] * len(value))(*value)
+    return (ctypes.c_void_p * len(value))(*(_pointer(tensor, kind, 1) for tensor in value))
+
+
+@functools.cache
+def _dtype_name(dtype) -> str:
+    return str(dtype).removeprefix("paddle.")
 
 
 def is_supported(x: paddle.Tensor) -> bool:

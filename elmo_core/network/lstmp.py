@@ -21,6 +21,7 @@ Here the loop only leaves the gates' gradients behind, and each weight's gradien
 Paddle 3, it cannot be differentiated twice (a second backward pass over a retained graph crashes Paddle).
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Sequence
@@ -203,9 +204,7 @@ class _FusedDirection:
         (tensors,) = self.directions
         cell_dim, projection_dim = tensors.projection_weight.shape
         with paddle.no_grad():
-            forget = paddle.zeros_like(tensors.bias)
-            forget[2 * cell_dim : 3 * cell_dim] = self.config.forget_bias
-            bias = tensors.bias + forget
+            bias = tensors.bias + _forget_bias(cell_dim, self.config.forget_bias, tensors.bias.dtype)
             if self.index is None:  # the kernel multiplies x together with h
                 inputs = {"x": tensors.x, "gate_inputs": bias, "indices": None}
             else:
@@ -281,6 +280,12 @@ class _FusedDirection:
         (H, P), steps = self.directions[0].projection_weight.shape, len(self.batch_sizes)
         clips = {"cell_clip": self.config.cell_clip or math.inf, "proj_clip": self.config.proj_clip or math.inf}
         return {"steps": steps, "batch_sizes": self.batch_sizes, "P": P, "H": H, **clips}
+
+
+@functools.lru_cache(8)
+def _forget_bias(cell_dim: int, value: float, dtype: paddle.dtype) -> paddle.Tensor:
+    """What is added to the biases of the four gates (4H,)."""
+    return paddle.to_tensor(np.repeat([0, 0, value, 0], cell_dim), dtype, place=paddle.CPUPlace())
 
 
 class _StackedDirections:

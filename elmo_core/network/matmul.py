@@ -95,13 +95,16 @@ def packed(weights: Sequence[paddle.Tensor], transposed: bool, n_products: int, 
 
     Those of a frozen model are packed once.
     """
-    is_kept = fused.kernel().packs(n_products, rows) and all(map(_is_frozen, weights))
+    packs = fused.kernel().packs(n_products, rows)
+    is_kept = (packs or len(weights) == 1) and all(map(_is_frozen, weights))
     cache = vars(weights[-1]).setdefault("packed", {}) if is_kept else {}
-    key = len(weights), transposed, products.bfloat16_enabled()
+    key = len(weights), transposed, packs, products.bfloat16_enabled()
     state = [(weight.data_ptr(), _samples(weight)) for weight in weights] if is_kept else None
     if key not in cache or cache[key][0] != state:
         matrix = paddle.concat(list(weights)) if len(weights) > 1 else weights[0]
         cache[key] = state, fused.Packed(matrix, transposed, n_products, rows)
+        if is_kept:
+            cache[key][1].matrix = None  # of a single weight, which would otherwise hold itself
     return cache[key][1]
 
 
