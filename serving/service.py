@@ -16,7 +16,6 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from pydantic import BaseModel, Field
 
 from elmo import ELMoEmbedder
-from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks import Tagger
 
 MAX_BYTES = 100_000  # of a request
@@ -26,7 +25,7 @@ MAX_WAITING = 32  # requests, one of which computes; less than the 40 threads th
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 tagger = Tagger(os.environ["TAGGER"])
 embedder = ELMoEmbedder(os.environ.get("ELMO", "en-reviews"), layers="average", pool="mean")
-tokenise = Tokeniser(os.environ.get("LANGUAGE", "en"))
+language = os.environ.get("LANGUAGE", "en")
 app, computing, places = FastAPI(), Lock(), BoundedSemaphore(MAX_WAITING)
 
 
@@ -70,4 +69,4 @@ def tag(request: Texts) -> list[list[dict]]:
 def vectors(request: Texts) -> list[list[float]]:
     """A vector for each text: the mean over its tokens and ELMo's layers."""
     with turn():
-        return [vector.tolist() for vector in embedder.encode([tokenise(text) for text in request.texts])]
+        return [text.vectors.tolist() for text in embedder.encode_texts(request.texts, language)]
