@@ -306,7 +306,7 @@ def draw(runs: dict[str, list[dict]], kinds: dict[str, dict], path: Path) -> Non
         axes[row, 0].set_ylabel(f"{measure}, %")
     axes[0, 0].legend()
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=80)
     plt.close(figure)
 
 
