@@ -34,9 +34,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from elmo_core.machine import disk
+from elmo_core.machine import disk, pickles
 from elmo_core.machine.messages import UserError, join_names, log
-from elmo_core.machine.pickles import ChecksumFile, Pickler, Unpickler, scan
+from elmo_core.machine.pickles import ChecksumFile, Pickler
 from elmo_core.text.characters import CodePoints
 
 FORMAT_VERSION = 1
@@ -306,12 +306,11 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             trailer = _find_trailer(file)
-            scanned = scan(file, os.fstat(file.fileno()).st_size - len(trailer))
-            if scanned.remaining:
-                raise pickle.UnpicklingError(f"{scanned.remaining} bytes follow its end")
-            if trailer and trailer != _trailer(scanned, TRAILER.unpack(trailer)[2]):
-                raise pickle.UnpicklingError("its checksum is wrong")
-            content = Unpickler(file).load()
+            content, counted = pickles.load(file, os.fstat(file.fileno()).st_size - len(trailer))
+        if counted.remaining:
+            raise pickle.UnpicklingError(f"{counted.remaining} bytes follow its end")
+        if trailer and trailer != _trailer(counted, TRAILER.unpack(trailer)[2]):
+            raise pickle.UnpicklingError("its checksum is wrong")
         if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
             raise pickle.UnpicklingError("it is not a dictionary whose keys are names")
     except (OSError, MemoryError):
