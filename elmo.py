@@ -240,10 +240,11 @@ def load_bilm(params: str | Path, softmax: bool = False) -> tuple[BiLM, Vocabula
 def make_bilm(config: ELMoConfig, weights: dict[str, np.ndarray], source: str = "the copy of a model") -> BiLM:
     """Build a biLM with these weights; with a softmax if they have one. source: used in error messages."""
     softmax = config.vocab_size > 0 and any(name.startswith("softmax.") for name in weights)
-    checkpoint.match(config.weight_shapes(softmax), weights, source)  # before the model takes memory
-    with paddle.LazyGuard():  # not initialised: the weights are set below
+    with (
+        paddle.LazyGuard()
+    ):  # not initialised, and without memory for the weights, which are compared with those and set
         bilm = BiLM(config, softmax)
-    _set(bilm.state_dict(), weights)
+    set_weights(bilm.state_dict(), weights, source)
     return bilm
 
 
@@ -255,10 +256,6 @@ def weights_of(layer: nn.Layer) -> dict[str, np.ndarray]:
 def set_weights(parameters: Mapping[str, paddle.Tensor], weights: Mapping[str, np.ndarray], source: str) -> None:
     """Set all parameters. Raises, and changes nothing, if one is missing, unexpected or has the wrong shape."""
     checkpoint.match({name: tuple(parameter.shape) for name, parameter in parameters.items()}, weights, source)
-    _set(parameters, weights)
-
-
-def _set(parameters: Mapping[str, paddle.Tensor], weights: Mapping[str, np.ndarray]) -> None:
     for name, parameter in parameters.items():
         parameter.set_value(weights[name].astype(str(parameter.dtype).removeprefix("paddle."), copy=False))
 
