@@ -141,8 +141,7 @@ class TrainedModel(metaclass=_Listed):
         n_more: number of values in other arrays of the network.
         """
         file, weights = self._read or (None, {})
-        create, thread = paddle.nn.Layer.create_parameter, threading.get_ident()
-        left = MAX_COPIES * sum(array.nbytes for array in weights.values()) // 4 - n_more
+        left, thread = MAX_COPIES * sum(array.nbytes for array in weights.values()) // 4 - n_more, threading.get_ident()
 
         def create_checked(layer: paddle.nn.Layer, shape: Sequence[int], *options: Any, **more: Any) -> paddle.Tensor:
             nonlocal left
@@ -155,7 +154,7 @@ class TrainedModel(metaclass=_Listed):
             return create(layer, shape, *options, **more)
 
         with _BUILDING:
-            paddle.nn.Layer.create_parameter = create_checked
+            create, paddle.nn.Layer.create_parameter = paddle.nn.Layer.create_parameter, create_checked
             try:
                 yield
             finally:
@@ -296,7 +295,7 @@ class TrainedModel(metaclass=_Listed):
                     )
         self._read = file, checkpoint.load_params(folder / WEIGHTS)
         self._build(parts)
-        self.set_weights(self._read[1], str(folder / WEIGHTS))
+        self.set_weights(self._read[1], f"{folder / WEIGHTS} and {file.name}")
         del self._read
         if (folder / CARD).is_file():
             with (folder / CARD).open(encoding="utf-8", errors="replace") as card:

@@ -20,7 +20,7 @@ import numpy as np
 
 from elmo_core.machine import pickles
 from elmo_core.machine.disk import check_input
-from elmo_core.machine.messages import UserError
+from elmo_core.machine.streams import damage_named
 
 MAGIC, VERSION = 0x1950A86A20F9469CFC6C, 1001  # of the old format
 MAX_SHARED = 3  # tensors may share their values, but not more
@@ -82,15 +82,12 @@ KNOWN |= {f"{module} {name}": name for module in ("torch", "torch.cuda") for nam
 def read(path: Path, expected: str = "a state dictionary") -> Any:
     """Read a file written by `torch.save(module.state_dict(), path)`; expected="an array": by torch.save(array, path)."""
     check_input(path, "a file of PyTorch's weights")
-    try:
+    with damage_named(path, f"Expected {expected} of PyTorch."):
         content, values_of = (_open_new if zipfile.is_zipfile(path) else _open_old)(path)
         if expected == "an array" and isinstance(content, np.ndarray):
             return content
-        if (
-            expected == "an array"
-            or not isinstance(content, dict)
-            or not all(isinstance(name, str) and isinstance(value, Tensor) for name, value in content.items())
-        ):
+        is_state = isinstance(content, dict) and all(isinstance(value, Tensor) for value in content.values())
+        if expected == "an array" or not is_state or not all(isinstance(name, str) for name in content):
             raise pickle.UnpicklingError(f"it is not {expected}")
         total_bytes = sum(math.prod(tensor.shape) * tensor.storage.dtype.itemsize for tensor in content.values())
         if total_bytes > MAX_SHARED * path.stat().st_size:
@@ -98,13 +95,6 @@ def read(path: Path, expected: str = "a state dictionary") -> Any:
         storages = {tensor.storage: None for tensor in content.values()}
         storages = {storage: values_of(storage) for storage in storages}  # each is read once
         return {name: tensor.array(storages[tensor.storage]) for name, tensor in content.items()}
-    except MemoryError:
-        raise
-    except Exception as error:  # a damaged file can raise anything
-        reason = error if isinstance(error, pickle.UnpicklingError) else f"{type(error).__name__} {error}"
-        raise UserError(
-            f"{path} cannot be read: {reason}. Expected {expected} of PyTorch. The file is damaged or something else."
-        ) from error
 
 
 def _open_new(path: Path) -> tuple[Any, Callable[[Storage], np.ndarray]]:
