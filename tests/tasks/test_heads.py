@@ -184,7 +184,7 @@ def test_nothing_is_written_without_a_folder(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="labels"):
         Classifier.train(texts, labels[1:])
     for call in (Classifier.train, classifier.evaluate):
-        with pytest.raises(TypeError, match="`texts`.*labels"):
+        with pytest.raises(TypeError, match=r"`texts`.*labels"):
             call(texts)
 
 
