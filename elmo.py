@@ -688,12 +688,12 @@ class ELMoEmbedder(LanguageModelMethods, _Encoder):
         return self._encode(sentences, total=len(sentences) if isinstance(sentences, Sized) else None)
 
     def encode_texts(
-        self, texts: Sequence[str], lang: str = AUTO, user_dict: str | Path | None = None
+        self, texts: Sequence[str], lang: str = AUTO, user_dict: str | Path | Sequence[str] | None = None
     ) -> list[TextVectors]:
         """Split raw texts into sentences of tokens and encode these.
 
         lang: en, zh, characters, any, none (split at white space), or auto: recognised by the texts and the model's
-        vocabulary. user_dict: a file of words for jieba.
+        vocabulary. user_dict: words for jieba, a file or a list of its lines.
         """
         texts = check_texts(texts)
         check_option("lang", lang, CHOICES)

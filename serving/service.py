@@ -13,10 +13,11 @@ from threading import BoundedSemaphore, Lock
 from typing import Annotated
 
 from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from elmo import ELMoEmbedder
-from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks import Tagger
 
 MAX_BYTES = 100_000  # of a request
@@ -26,7 +27,8 @@ MAX_WAITING = 32  # requests, one of which computes; less than the 40 threads th
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 tagger = Tagger(os.environ["TAGGER"])
 embedder = ELMoEmbedder(os.environ.get("ELMO", "en-reviews"), layers="average", pool="mean")
-tokenise = Tokeniser(os.environ.get("LANGUAGE", "en"))
+language = os.environ.get("LANGUAGE", "en")
+embedder.encode_texts(["Ready?"], language)  # fails now if there is no such language
 app, computing, places = FastAPI(), Lock(), BoundedSemaphore(MAX_WAITING)
 
 
@@ -54,6 +56,12 @@ async def limit_size(request: Request, call_next) -> Response:
     return await call_next(request) if is_short or request.method != "POST" else Response(status_code=413)
 
 
+@app.exception_handler(RequestValidationError)
+async def refuse(_: Request, error: RequestValidationError) -> Response:
+    """Answer 422 without the input, which may be long, or impossible to encode."""
+    return JSONResponse({"detail": [{"loc": one["loc"], "msg": one["msg"]} for one in error.errors()]}, 422)
+
+
 @app.get("/health")
 async def health() -> dict:
     return {"status": "ok"}
@@ -70,4 +78,4 @@ def tag(request: Texts) -> list[list[dict]]:
 def vectors(request: Texts) -> list[list[float]]:
     """A vector for each text: the mean over its tokens and ELMo's layers."""
     with turn():
-        return [vector.tolist() for vector in embedder.encode([tokenise(text) for text in request.texts])]
+        return [text.vectors.tolist() for text in embedder.encode_texts(request.texts, language)]
