@@ -241,10 +241,11 @@ def load_bilm(params: str | Path, softmax: bool = False) -> tuple[BiLM, Vocabula
 def make_bilm(config: ELMoConfig, weights: dict[str, np.ndarray], source: str = "the copy of a model") -> BiLM:
     """Build a biLM with these weights; with a softmax if they have one. source: used in error messages."""
     softmax = config.vocab_size > 0 and any(name.startswith("softmax.") for name in weights)
-    checkpoint.match(config.weight_shapes(softmax), weights, source)  # before the model takes memory
-    with paddle.LazyGuard():  # not initialised: the weights are set below
+    with (
+        paddle.LazyGuard()
+    ):  # not initialised, and without memory for the weights, which are compared with those and set
         bilm = BiLM(config, softmax)
-    _set(bilm.state_dict(), weights)
+    set_weights(bilm.state_dict(), weights, source)
     return bilm
 
 
@@ -256,10 +257,6 @@ def weights_of(layer: nn.Layer) -> dict[str, np.ndarray]:
 def set_weights(parameters: Mapping[str, paddle.Tensor], weights: Mapping[str, np.ndarray], source: str) -> None:
     """Set all parameters. Raises, and changes nothing, if one is missing, unexpected or has the wrong shape."""
     checkpoint.match({name: tuple(parameter.shape) for name, parameter in parameters.items()}, weights, source)
-    _set(parameters, weights)
-
-
-def _set(parameters: Mapping[str, paddle.Tensor], weights: Mapping[str, np.ndarray]) -> None:
     for name, parameter in parameters.items():
         parameter.set_value(weights[name].astype(str(parameter.dtype).removeprefix("paddle."), copy=False))
 
@@ -692,12 +689,12 @@ class ELMoEmbedder(LanguageModelMethods, _Encoder):
         return self._encode(sentences, total=len(sentences) if isinstance(sentences, Sized) else None)
 
     def encode_texts(
-        self, texts: Sequence[str], lang: str = AUTO, user_dict: str | Path | None = None
+        self, texts: Sequence[str], lang: str = AUTO, user_dict: str | Path | Sequence[str] | None = None
     ) -> list[TextVectors]:
         """Split raw texts into sentences of tokens and encode these.
 
         lang: en, zh, characters, any, none (split at white space), or auto: recognised by the texts and the model's
-        vocabulary. user_dict: a file of words for jieba.
+        vocabulary. user_dict: words for jieba, a file or a list of its lines.
         """
         texts = check_texts(texts)
         check_option("lang", lang, CHOICES)

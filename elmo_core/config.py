@@ -27,7 +27,7 @@ class ELMoConfig:
 
     input: str = setting("char", "token input: characters, a table of words, or both", choices=INPUTS)
     vocab_size: int = setting(0)  # of softmax and word table; 0: no softmax
-    character_dim: int = setting(16, "character embedding size", aliases=("char_embed_dim",))
+    character_dim: int = setting(16, "character embedding size", below=MAX_SIZE, aliases=("char_embed_dim",))
     filters: tuple[tuple[int, int], ...] = FILTERS  # (width, number) of each convolution of the character CNN
     activation: str = setting("relu", "activation of the character CNN", choices=("relu", "tanh"))
     n_highway: int = setting(2, "highway layers of the character CNN", minimum=0, below=101, aliases=("num_highways",))
@@ -38,7 +38,7 @@ class ELMoConfig:
     cell_clip: float = setting(3.0, "clip LSTM cells to +-X; 0: off", below=MAX_FLOAT)
     proj_clip: float = setting(3.0, "clip LSTM outputs to +-X; 0: off", below=MAX_FLOAT)
     forget_bias: float = setting(1.0, "bias added to the LSTM forget gate", minimum=-MAX_FLOAT, below=MAX_FLOAT)
-    word_dim: int = setting(100, "word embedding size, if the input is char+word")
+    word_dim: int = setting(100, "word embedding size, if the input is char+word", below=MAX_SIZE)
     n_characters: int = setting(262)  # rows of the character embedding
     alphabet: str = setting("bytes", choices=("bytes", "code points"))  # "code points" in imported models
     max_characters: int = setting(MAX_CHARS, minimum=3, below=MAX_CHARS_LIMIT + 1)  # per token
@@ -90,32 +90,6 @@ class ELMoConfig:
     def n_filters(self) -> int:
         """Number of filters over all widths."""
         return sum(number for _, number in self.filters)
-
-    def weight_shapes(self, softmax: bool) -> dict[str, tuple[int, ...]]:
-        """The shapes of the model's weights, by their names in a checkpoint."""
-        size, cell, features = self.projection_dim, self.cell_dim, self.n_filters
-        tokens: dict[str, tuple[int, ...]] = {"embedding.weight": (self.vocab_size, size)}
-        if self.reads_characters:
-            tokens["embedding.weight"] = self.n_characters, self.character_dim
-            for k, (width, number) in enumerate(self.filters):
-                tokens[f"convolutions.{k}.weight"] = width * self.character_dim, number
-                tokens[f"convolutions.{k}.bias"] = (number,)
-            for name in (f"highways.{k}.{gate}" for k in range(self.n_highway) for gate in ("transform", "carry")):
-                tokens |= {f"{name}.weight": (features, features), f"{name}.bias": (features,)}
-            if self.reads_words:
-                tokens["words.weight"] = self.vocab_size, self.word_dim
-            if self.reads_words or features != size:
-                inputs = features + self.word_dim * self.reads_words
-                tokens |= {"projection.weight": (inputs, size), "projection.bias": (size,)}
-        shapes = {f"token_encoder.{name}": shape for name, shape in tokens.items()}
-        lstm = {"input_weight": (size, 4 * cell), "recurrent_weight": (size, 4 * cell)}
-        lstm |= {"bias": (4 * cell,), "projection_weight": (cell, size)}
-        for direction in ("forward_lstm", "backward_lstm"):
-            for k in range(self.n_layers):
-                shapes |= {f"{direction}.{k}.{name}": shape for name, shape in lstm.items()}
-        return shapes | (
-            {"softmax.weight": (self.vocab_size, size), "softmax.bias": (self.vocab_size, 1)} if softmax else {}
-        )
 
     def _validate(self) -> None:
         def require(field: str, holds: bool, expected: str) -> None:

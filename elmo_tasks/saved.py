@@ -14,8 +14,9 @@ FOLDER/
 """
 
 import dataclasses
+import math
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,7 +36,6 @@ from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.tokenise import Tokeniser
 from elmo_core.weights import published
 from elmo_tasks.pretrained import PretrainedBiLM, load_published
-from elmo_tasks.shapes import Shapes
 from elmo_tasks.word_vectors import WordVectors
 
 KINDS = "tagger", "classifier", "reader"
@@ -44,6 +44,8 @@ WEIGHTS, STATE, LOCK = "best", "last", ".lock"
 CARD, MAX_CARD = "README.md", 100_000  # characters
 REMEDY = "Copy the folder again, or train again."
 ELMO, VECTORS = "elmo", "word_vectors"  # in config.json, and names in the folder
+MAX_COPIES = 3  # of a network's weights: a GRU holds two
+_BUILDING = threading.RLock()
 Kind = TypeVar("Kind", bound="TrainedModel")
 
 
@@ -132,19 +134,31 @@ class TrainedModel(metaclass=_Listed):
         """Build the network from the parts, with untrained weights."""
         raise NotImplementedError
 
-    def check_shapes(self, shapes: Shapes) -> None:
-        """Raise, before a network is made, if the weights that have been read are not those of such a network."""
+    @contextmanager
+    def building(self, n_more: int = 0) -> Iterator[None]:
+        """A block that makes the network: raise before it takes far more memory than the weights that have been read.
+
+        n_more: number of values in other arrays of the network.
+        """
         file, weights = self._read or (None, {})
-        for name, shape in shapes.items() if file else ():
-            if weights.get(name, np.zeros(())).shape != shape:
-                numbers = {
-                    name: value for name, value in dataclasses.asdict(self.settings).items() if type(value) is int
-                }
-                found = f"is {weights[name].shape}" if name in weights else "is missing"
-                raise UserError(
-                    f"{file}: {', '.join(f'{self.kind}.{field} is {n}' for field, n in numbers.items())}, so {name} is "
-                    f"{shape}, but in {WEIGHTS}.pdparams it {found}. {REMEDY}"
-                )
+        left, thread = MAX_COPIES * sum(array.nbytes for array in weights.values()) // 4 - n_more, threading.get_ident()
+
+        def create_checked(layer: paddle.nn.Layer, shape: Sequence[int], *options: Any, **more: Any) -> paddle.Tensor:
+            nonlocal left
+            if file and threading.get_ident() == thread:
+                left -= math.prod(shape)
+                if left < 0:
+                    numbers = {name: value for name, value in vars(self.settings).items() if type(value) is int}
+                    described = ", ".join(f"{self.kind}.{name} is {value}" for name, value in numbers.items())
+                    raise UserError(f"{file}: {described}, which is too large for {WEIGHTS}.pdparams. {REMEDY}")
+            return create(layer, shape, *options, **more)
+
+        with _BUILDING:
+            create, paddle.nn.Layer.create_parameter = paddle.nn.Layer.create_parameter, create_checked
+            try:
+                yield
+            finally:
+                paddle.nn.Layer.create_parameter = create
 
     @classmethod
     def _declared(cls) -> dict[str, Part]:
@@ -281,7 +295,7 @@ class TrainedModel(metaclass=_Listed):
                     )
         self._read = file, checkpoint.load_params(folder / WEIGHTS)
         self._build(parts)
-        self.set_weights(self._read[1], str(folder / WEIGHTS))
+        self.set_weights(self._read[1], f"{folder / WEIGHTS} and {file.name}")
         del self._read
         if (folder / CARD).is_file():
             with (folder / CARD).open(encoding="utf-8", errors="replace") as card:

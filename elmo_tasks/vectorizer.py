@@ -10,7 +10,7 @@ import numpy as np
 from elmo import ELMoEmbedder, Layers
 from elmo_core.machine.checks import check_option, check_texts
 from elmo_core.machine.optional import import_optional
-from elmo_core.text.language import AUTO, choose_language
+from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
 
 base, validation = (import_optional(f"sklearn.{name}", "ELMoVectorizer") for name in ("base", "utils.validation"))
 
@@ -30,7 +30,7 @@ class ELMoVectorizer(base.TransformerMixin, base.BaseEstimator):
         layers: Layers = "average",
         pool: str = "mean",
         lang: str = AUTO,
-        user_dict: str | Path | None = None,
+        user_dict: str | Path | Sequence[str] | None = None,
         batch_size: int = 128,
         device: str = "auto",
     ):
@@ -40,7 +40,8 @@ class ELMoVectorizer(base.TransformerMixin, base.BaseEstimator):
     def fit(self, texts: Sequence[str], y: Any = None) -> "ELMoVectorizer":
         check_option("pool", self.pool, ("mean", "max"))
         self.embedder_ = ELMoEmbedder(self.model, self.batch_size, self.device, self.layers, self.pool)
-        self.lang_ = choose_language(self.lang, check_texts(texts), self.embedder_.words)
+        check_option("lang", self.lang, CHOICES)
+        self.lang_ = make_tokeniser(self.lang, check_texts(texts), self.embedder_.words, self.user_dict).lang
         return self
 
     def transform(self, texts: Sequence[str]) -> np.ndarray:

@@ -13,6 +13,8 @@ from threading import BoundedSemaphore, Lock
 from typing import Annotated
 
 from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from elmo import ELMoEmbedder
@@ -26,6 +28,7 @@ Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 tagger = Tagger(os.environ["TAGGER"])
 embedder = ELMoEmbedder(os.environ.get("ELMO", "en-reviews"), layers="average", pool="mean")
 language = os.environ.get("LANGUAGE", "en")
+embedder.encode_texts(["Ready?"], language)  # fails now if there is no such language
 app, computing, places = FastAPI(), Lock(), BoundedSemaphore(MAX_WAITING)
 
 
@@ -51,6 +54,12 @@ async def limit_size(request: Request, call_next) -> Response:
     size = request.headers.get("content-length", "")
     is_short = size.isascii() and size.isdecimal() and len(size) < 9 and int(size) <= MAX_BYTES
     return await call_next(request) if is_short or request.method != "POST" else Response(status_code=413)
+
+
+@app.exception_handler(RequestValidationError)
+async def refuse(_: Request, error: RequestValidationError) -> Response:
+    """Answer 422 without the input, which may be long, or impossible to encode."""
+    return JSONResponse({"detail": [{"loc": one["loc"], "msg": one["msg"]} for one in error.errors()]}, 422)
 
 
 @app.get("/health")

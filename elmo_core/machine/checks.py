@@ -27,7 +27,7 @@ def as_list(value: Any) -> list | tuple | None:
 def check_sentences(sentences: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     """The sentences as a list. Raise a TypeError that shows an example unless these are sequences of tokens."""
     if (items := as_list(sentences)) is None:
-        hint = " For a generator use iter_encode or iter_predict." if isinstance(sentences, Iterator) else ""
+        hint = " For a generator, use the iter_ form of the method." if isinstance(sentences, Iterator) else ""
         raise TypeError(f"sentences: found {describe(sentences)}, expected a list of lists of tokens, {EXAMPLE}.{hint}")
     return list(checked(items))
 
@@ -67,6 +67,13 @@ def check_texts(texts: Sequence, names: Sequence[str] = ("text",)) -> list:
         if parts is None or len(parts) != len(names) or not all(isinstance(part, str) for part in parts):
             raise TypeError(f"text {number}: found {describe(text)}, expected {expected}.")
     return list(items)
+
+
+def check_pair(value: Any, name: str) -> Sequence:
+    """The examples and their labels. Raise a TypeError unless there are two. name: of the argument."""
+    if (pair := as_list(value)) is None or len(pair) != 2:
+        raise TypeError(f"`{name}`: found {describe(value)}, expected a file, or {name} and their labels.")
+    return pair
 
 
 def describe(value: object) -> str:

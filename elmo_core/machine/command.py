@@ -5,21 +5,8 @@ import importlib
 import sys
 
 import elmo_core
-from elmo_core.machine.messages import SCRIPTS, with_commands
+from elmo_core.machine.messages import COMMANDS, SCRIPTS, with_commands
 
-COMMANDS = {  # the script and what it does
-    "preprocess": ("preprocess", "turn raw text into a corpus; count a vocabulary; train word2vec"),
-    "pretrain": ("run_pretrain", "pretrain ELMo on a corpus"),
-    "eval": ("run_eval", "compute the perplexity of held-out text, and the surprisal of its words"),
-    "embed": ("run_embed", "write the vectors of a text or a vocabulary to HDF5"),
-    "polysemy": ("run_polysemy", "show the senses of a word in context"),
-    "tag": ("run_tag", "train taggers, tag text"),
-    "finetune": ("run_finetune", "train classifiers of texts and text pairs, classify"),
-    "read": ("run_read", "train question answering, answer questions"),
-    "word2vec": ("word2vec_base", "train the baseline of finetune, word2vec + bag of words"),
-    "convert": ("convert", "list and fetch published models; import and export weights"),
-    "export": ("export_model", "export a trained model for Paddle Inference and ONNX Runtime"),
-}
 HELP = """\
 usage: elmo COMMAND ...
 

@@ -2,8 +2,8 @@
 
 import math
 import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,32 +12,23 @@ import numpy as np
 
 from elmo_core.machine.disk import check_input
 from elmo_core.machine.messages import UserError, join_names
-from elmo_core.machine.streams import check_size
+from elmo_core.machine.streams import check_size, damage_named
 
 MAX_RATIO, MAX_DATASETS = 3, 10_000  # unpacked to packed size of weights; number
 FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
 
 
 class ArrayFile:
-    """A file of arrays: its path, and `datasets`, by name, with a shape and dtype. expected: named in error messages."""
+    """A file of arrays: its path, and `datasets`, by name, with a shape and dtype."""
 
     has_padding = False  # whether the first row of a table with an additional row is for padding, whatever its values
 
-    def __init__(self, path: Path, expected: str):
-        check_input(path, expected)
-        self.path = path
-        self.datasets: dict[str, Any] = {}
+    def __init__(self, path: Path, datasets: Mapping[str, Any]):
+        self.path, self.datasets = path, datasets
 
-    @contextmanager
-    def errors_named(self, name: str = "") -> Iterator[None]:
+    def errors_named(self, name: str = "") -> AbstractContextManager:
         """Turn any error inside the block into a UserError that names the file."""
-        try:
-            yield
-        except (UserError, MemoryError):
-            raise
-        except Exception as error:  # a damaged file can raise anything
-            where = f"{name} of {self.path}" if name else str(self.path)
-            raise UserError(f"{where} cannot be read, the file is damaged or incomplete ({error}).") from error
+        return damage_named(f"{name} of {self.path}" if name else self.path)
 
     def check(self, name: str, shape: tuple[int, ...], source: str | Path, one_more_row: bool = False) -> None:
         """Raise if an array is missing, or not of floats and of the shape that the `source` implies."""
@@ -50,6 +41,18 @@ class ArrayFile:
         if kind.kind != "f" or kind.itemsize > 8:
             raise UserError(f"{self.path}: {name} has type {kind}, expected floating-point numbers.")
 
+    def values(self, name: str) -> np.ndarray:
+        """Read an array as it is stored."""
+        return self.datasets[name][...]
+
+    def array(self, name: str) -> np.ndarray:
+        """Read an array as float32. Call `check` first: this method does not limit the memory."""
+        with self.errors_named(name), np.errstate(over="ignore"):
+            array = np.asarray(self.values(name), np.float32, "C")
+        if not np.isfinite(array).all():
+            raise UserError(f"{self.path}: {name} contains values that are not finite in float32.")
+        return array
+
     def attribute(self, name: str, attribute: str) -> Any:
         """A dataset's attribute, or None."""
 
@@ -58,10 +61,11 @@ class ArrayFile:
 
 
 class HDF5File(ArrayFile):
-    """An HDF5 file and its datasets."""
+    """An HDF5 file and its datasets. expected: described in error messages."""
 
     def __init__(self, path: Path, expected: str):
-        super().__init__(path, expected)
+        check_input(path, expected)
+        super().__init__(path, {})
         self.size, self.checked = path.stat().st_size, 0  # bytes of the file, and of the datasets that `check` admitted
         with path.open("rb") as file:
             begin = file.read(8)
@@ -91,22 +95,12 @@ class HDF5File(ArrayFile):
         super().check(name, shape, source, one_more_row)
         dataset = self.datasets[name]
         with self.errors_named(name):
-            external, stored = dataset.is_virtual or bool(dataset.external), dataset.id.get_storage_size()
+            if dataset.is_virtual or dataset.external or (dataset.size and not dataset.id.get_storage_size()):
+                raise UserError(f"{self.path}: {name} is {shape}, but the file does not contain that many numbers.")
             chunk = dataset.dtype.itemsize * math.prod(dataset.chunks or ())
-            self.checked += max(chunk, dataset.dtype.itemsize * math.prod(dataset.shape))
-        if external or (dataset.size and not stored):
-            raise UserError(f"{self.path}: {name} is {dataset.shape}, but the file does not contain that many numbers.")
-        check_size(self.checked, self.size, f"{self.path}: {name}", MAX_RATIO)
-        with self.errors_named(name):
+            self.checked += max(chunk, dataset.dtype.itemsize * math.prod(shape))
+            check_size(self.checked, self.size, f"{self.path}: {name}", MAX_RATIO)
             _check_chunks(dataset.id, chunk)
-
-    def array(self, name: str) -> np.ndarray:
-        """Read a dataset as float32. Call `check` first: this method does not limit the memory."""
-        with self.errors_named(name), np.errstate(over="ignore"):
-            array = np.ascontiguousarray(self.datasets[name][...], dtype=np.float32)
-        if not np.isfinite(array).all():
-            raise UserError(f"{self.path}: {name} contains values that are not finite.")
-        return array
 
     def attribute(self, name: str, attribute: str) -> Any:
         with self.errors_named(name):

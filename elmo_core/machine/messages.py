@@ -7,8 +7,21 @@ from pathlib import Path
 
 log = logging.getLogger("elmo")
 SCRIPTS = Path(__file__).resolve().parent.parent.parent / "elmo_scripts"  # of a library that pip has installed
-_NAMES = r"eval|embed|finetune|polysemy|pretrain|read|tag|convert|preprocess|export|word2vec"  # of command.py
-_SCRIPT = re.compile(rf"(distributed\.launch .*?)?(?:python )?\b((?:run_)?({_NAMES})(?:_model|_base)?\.py)\b")
+COMMANDS = {  # of the command `elmo`: the script and what it does
+    "preprocess": ("preprocess", "turn raw text into a corpus; count a vocabulary; train word2vec"),
+    "pretrain": ("run_pretrain", "pretrain ELMo on a corpus"),
+    "eval": ("run_eval", "compute the perplexity of held-out text, and the surprisal of its words"),
+    "embed": ("run_embed", "write the vectors of a text or a vocabulary to HDF5"),
+    "polysemy": ("run_polysemy", "show the senses of a word in context"),
+    "tag": ("run_tag", "train taggers, tag text"),
+    "finetune": ("run_finetune", "train classifiers of texts and text pairs, classify"),
+    "read": ("run_read", "train question answering, answer questions"),
+    "word2vec": ("word2vec_base", "train the baseline of finetune, word2vec + bag of words"),
+    "convert": ("convert", "list and fetch published models; import and export weights"),
+    "export": ("export_model", "export a trained model for Paddle Inference and ONNX Runtime"),
+}
+_COMMAND_OF = {f"{script}.py": command for command, (script, _) in COMMANDS.items()}
+_SCRIPT = re.compile(rf"(distributed\.launch .*?)?(?:python )?\b({'|'.join(map(re.escape, _COMMAND_OF))})\b")
 
 
 def with_commands(text: str) -> str:
@@ -18,7 +31,7 @@ def with_commands(text: str) -> str:
     """
     if not SCRIPTS.is_dir():
         return text
-    return _SCRIPT.sub(lambda match: f"{match[1]}{SCRIPTS / match[2]}" if match[1] else f"elmo {match[3]}", text)
+    return _SCRIPT.sub(lambda m: f"{m[1]}{SCRIPTS / m[2]}" if m[1] else f"elmo {_COMMAND_OF[m[2]]}", text)
 
 
 def _name_commands(record: logging.LogRecord) -> bool:

@@ -1,9 +1,8 @@
 """Safe pickles: arrays and plain containers, read without running code.
 
-A pickle can run arbitrary code when loaded, and `paddle.load` lets it. Here, `scan` first checks a pickle without running
-it: only opcodes that build data, no length beyond the end of the file, at most MAX_OPCODES, and what is repeated is short.
-Then `Unpickler` builds the data and calls only the few functions below. Arrays share the memory of the bytes in the file.
-Together they limit the memory to 300 MB plus 10 times the file's size.
+A pickle can run arbitrary code when loaded, and `paddle.load` lets it. Here, `load` interprets it: only opcodes that build
+data, no length beyond the end of the file, at most MAX_OPCODES, and what is repeated is short. It calls only the functions
+in KNOWN. Arrays share the memory of the bytes in the file. So it takes at most 300 MB plus 10 times the file's size.
 """
 
 import math
@@ -12,23 +11,23 @@ import pickletools
 import re
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Mapping
 from typing import IO, Any
 
 import numpy as np
 
 DTYPE = re.compile(r"[biufcSU][1-9]\d{0,8}")
 MAX_AXES = 32  # of an array
+MAX_DEPTH = 100  # of containers
 MAX_REPEATED = 256  # bytes of a text that a pickle repeats, such as the name of a type, and of a NumPy scalar
 MAX_OPCODES = 300_000  # each creates at most 250 bytes, besides text and bytes from the file; an array takes 40
-PUT, GET = {"MEMOIZE", "BINPUT", "LONG_BINPUT"}, {"BINGET", "LONG_BINGET"}
-TEXT = {"BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"}
-REPEATABLE = {*TEXT, "GLOBAL", "STACK_GLOBAL", "REDUCE", "EMPTY_DICT"}  # no lists or tuples: nested, they take forever
-OPCODES = {
-    *REPEATABLE, *PUT, *GET, "PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2",
-    "LONG1", "BINFLOAT", "EMPTY_LIST", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "APPEND",
-    "APPENDS", "SETITEM", "SETITEMS", "BUILD",
+CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
+DATA = {
+    "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES",
+    "SHORT_BINBYTES", "BINBYTES8",
 }  # fmt: skip
+ITEMS = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3, "APPEND": 1, "SETITEM": 2}  # number that they take from the stack
+ITEMS |= {"TUPLE": 0, "APPENDS": 0, "SETITEMS": 0}  # all above the last mark
 
 
 class ChecksumFile:
@@ -81,135 +80,135 @@ class Pickler(pickle.Pickler):
         return NotImplemented if isinstance(value, np.generic) else array.__reduce__()
 
 
-def scan(file: IO[bytes], size: int, opcodes: Collection[str] = OPCODES) -> ChecksumFile:
-    """Check a pickle of at most `size` bytes without running it, then return to its start.
-
-    Raises an UnpicklingError if it might do more than build data or take far more memory than the file has bytes.
-    """
-    begin, counted, previous = file.tell(), ChecksumFile(file, size), ""
-    memo: dict[int, str] = {}  # the opcode that created each entry
-    for count, (opcode, argument, _) in enumerate(pickletools.genops(counted)):
-        name = opcode.name
-        if name not in opcodes:
-            raise pickle.UnpicklingError(f"it has the pickle opcode {name}")
-        if name == "FRAME" and argument > counted.remaining:
-            raise pickle.UnpicklingError("it ends too early")
-        if name in GET and memo.get(argument) not in REPEATABLE:
-            raise pickle.UnpicklingError("it repeats a list, a tuple, a long text or an object that does not exist")
-        if count >= MAX_OPCODES or (name in PUT and (argument or 0) > count):
-            raise pickle.UnpicklingError("it would take far more memory than the file has bytes")
-        if name in PUT:
-            memo[len(memo) if name == "MEMOIZE" else argument] = previous
-        elif name != "FRAME":
-            previous = name if name not in TEXT or len(argument) <= MAX_REPEATED else ""
-    file.seek(begin)
-    return counted
-
-
-class Unpickler(pickle.Unpickler):
-    """Reads the pickles of `Pickler` and paddle.save, after `scan` has accepted them."""
-
-    def __init__(self, file: IO[bytes]):
-        super().__init__(file)
-        self.functions: dict[tuple[str, str], Callable] = {
-            ("collections", "OrderedDict"): lambda: OrderedDict(),
-            ("_codecs", "encode"): lambda text, _encoding="latin1": text.encode("latin1"),  # bytes, in protocol 2
-            ("numpy", "dtype"): Dtype,
-        }
-        for builtins in ("builtins", "__builtin__"):
-            self.functions |= {(builtins, "bytes"): lambda: b"", (builtins, "tuple"): _tensor}
-        for core in ("numpy.core", "numpy._core"):  # NumPy 1 and 2
-            self.functions |= {(f"{core}.multiarray", "_reconstruct"): Array, (f"{core}.multiarray", "scalar"): _scalar}
-
-    def load(self) -> Any:
-        return _arrays_in(super().load(), set())
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) == ("numpy", "ndarray"):
-            return "numpy.ndarray"
-        if (module, name) not in self.functions:
-            raise pickle.UnpicklingError(f"it asks for {f'{module}.{name}'!r:.120}")
-        return Function(self.functions[module, name])
-
-
-class Unchangeable:
-    """An object whose state a pickle cannot set."""
-
-    def __setstate__(self, state: Any) -> None:
-        raise pickle.UnpicklingError(f"it sets the state of a {type(self).__name__}")
-
-
-class Function(Unchangeable):
-    """A function that a pickle may call."""
-
-    def __init__(self, function: Callable):
-        self._function = function
-
-    def __call__(self, *arguments: Any) -> Any:
-        return self._function(*arguments)
-
-
-class Dtype:
-    """A dtype being read: its state must agree with its name."""
-
-    def __init__(self, name: str, *_: Any):
-        if not DTYPE.fullmatch(name):
-            raise pickle.UnpicklingError(f"it has an array of dtype {name!r:.80}")
-        self.dtype = np.dtype(name)
-
-    def __setstate__(self, state: tuple) -> None:
-        if len(state) != 8 or state[2:5] != (None, None, None) or self.dtype.newbyteorder(state[1]) != self.dtype:
+def _set_state(value: Any, state: tuple) -> None:
+    if type(value) is np.ndarray:
+        _fill(value, *state[1:])
+    elif isinstance(value, np.dtype):
+        if len(state) != 8 or state[2:5] != (None, None, None) or value.newbyteorder(state[1]) != value:
             raise pickle.UnpicklingError("it has an array with fields or of another byte order")
+    elif type(value) is not OrderedDict:  # whose state is an attribute of PyTorch's
+        raise pickle.UnpicklingError(f"it sets the state of a {type(value).__name__}")
 
 
-class Array:
-    """An array being read."""
-
-    __hash__ = None
-
-    def __init__(self, kind: str, *_: Any):
-        if kind != "numpy.ndarray":
-            raise pickle.UnpicklingError("it has an array of another class")
-        self.array = np.empty(0, np.int8)
-
-    def __setstate__(self, state: tuple) -> None:
-        self.array = _array(*state[1:])
-
-
-def _array(shape: tuple, dtype: Dtype, fortran: bool, data: bytes) -> np.ndarray:
-    """An array that shares the memory of `data`."""
+def _fill(array: np.ndarray, shape: tuple, dtype: np.dtype, fortran: bool, data: bytes) -> np.ndarray:
+    """Make an empty array share the memory of `data`."""
     # NumPy does not check the number of axes here, and reads beyond its limit of 32 or 64.
-    valid = isinstance(dtype, Dtype) and type(data) is bytes and len(shape) <= MAX_AXES
+    valid = isinstance(dtype, np.dtype) and type(data) is bytes and len(shape) <= MAX_AXES
     valid = valid and all(type(n) is int and n >= 0 for n in shape)
-    if not valid or math.prod(shape) * dtype.dtype.itemsize != len(data):
+    if not valid or math.prod(shape) * dtype.itemsize != len(data):
         raise pickle.UnpicklingError("the shape of an array does not agree with its data")
-    array = np.empty(0, np.int8)
-    array.__setstate__((1, tuple(shape), dtype.dtype, bool(fortran), data))
+    array.__setstate__((1, tuple(shape), dtype, bool(fortran), data))
     return array
 
 
-def _scalar(dtype: Dtype, data: bytes) -> np.generic:
+def _array(kind: str, *_: Any) -> np.ndarray:
+    if kind != "numpy.ndarray":
+        raise pickle.UnpicklingError("it has an array of another class")
+    return np.empty(0, np.int8)  # to be filled
+
+
+def _dtype(name: str, *_: Any) -> np.dtype:
+    if not DTYPE.fullmatch(name):
+        raise pickle.UnpicklingError(f"it has an array of dtype {name!r:.80}")
+    return np.dtype(name)
+
+
+def _scalar(dtype: np.dtype, data: bytes) -> np.generic:
     if len(data) > MAX_REPEATED:
         raise pickle.UnpicklingError(f"it has a scalar of {len(data):,} bytes")
-    return _array((), dtype, False, data)[()]
+    return _fill(np.empty(0, np.int8), (), dtype, False, data)[()]
 
 
-def _tensor(value: tuple) -> Array:
+def _tensor(value: tuple) -> np.ndarray:
     """The array of a tensor: outside a state_dict, paddle.save writes a tuple of name and array."""
-    if len(value) != 2 or not isinstance(value[1], Array):
+    if len(value) != 2 or not isinstance(value[1], np.ndarray):
         raise pickle.UnpicklingError("it has a tuple that is not a tensor")
     return value[1]
 
 
-def _arrays_in(value: Any, seen: set[int]) -> Any:
-    """Replace every `Array` in a value by its array. seen: the ids of dictionaries that have been visited."""
-    if isinstance(value, Array):
-        return value.array
-    if isinstance(value, dict) and id(value) not in seen:
-        seen.add(id(value))
-        value.update({key: _arrays_in(part, seen) for key, part in value.items()})
-    elif isinstance(value, list):
-        value[:] = [_arrays_in(part, seen) for part in value]
-    elif isinstance(value, tuple):
-        return tuple(_arrays_in(part, seen) for part in value)
-    return value
+KNOWN: dict[str, Any] = {
+    "collections OrderedDict": lambda: OrderedDict(),
+    "_codecs encode": lambda text, _encoding="latin1": text.encode("latin1"),  # bytes, in protocol 2
+    "numpy dtype": _dtype,
+    "numpy ndarray": "numpy.ndarray",
+    **dict.fromkeys(("builtins bytes", "__builtin__ bytes"), lambda: b""),
+    **dict.fromkeys(("builtins tuple", "__builtin__ tuple"), _tensor),
+    **{f"numpy.{core}.multiarray _reconstruct": _array for core in ("core", "_core")},  # NumPy 1 and 2
+    **{f"numpy.{core}.multiarray scalar": _scalar for core in ("core", "_core")},
+}
+
+
+def load(file: IO[bytes], size: int, known: Mapping[str, Any] = KNOWN) -> tuple[Any, ChecksumFile]:
+    """Read a pickle of at most `size` bytes: its content, and the count of its bytes. A damaged one can raise anything.
+
+    known: what it may ask for; "persistent id": a function of the tuple that identifies an object outside the pickle.
+    """
+    counted = ChecksumFile(file, size)
+    stack: list[Any] = []
+    below: list[list] = []  # the stack before each mark
+    memo: dict[int, Any] = {}
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(counted)):
+        name = opcode.name
+        if count >= MAX_OPCODES:
+            raise pickle.UnpicklingError("it would take far more memory than the file has bytes")
+        if name in DATA:
+            stack.append(argument)
+        elif name in CONSTANTS:
+            stack.append(CONSTANTS[name])
+        elif name in ("EMPTY_DICT", "EMPTY_LIST"):
+            stack.append({} if name == "EMPTY_DICT" else [])
+        elif name == "MARK":
+            below.append(stack)
+            stack = []
+        elif name in ITEMS:
+            if ITEMS[name]:
+                items = [stack.pop() for _ in range(ITEMS[name])][::-1]
+            else:
+                items, stack = stack, below.pop()
+            _add(stack, name, items)
+        elif name in ("MEMOIZE", "BINPUT", "LONG_BINPUT"):
+            memo[len(memo) if name == "MEMOIZE" else argument] = stack[-1]
+        elif name in ("BINGET", "LONG_BINGET"):
+            value = memo[argument]
+            if isinstance(value, list | tuple | dict) or (isinstance(value, str | bytes) and len(value) > MAX_REPEATED):
+                raise pickle.UnpicklingError("it repeats a container or a long text")
+            stack.append(value)
+        elif name in ("GLOBAL", "STACK_GLOBAL"):
+            asked = argument or " ".join([stack.pop(), stack.pop()][::-1])
+            if asked not in known:
+                raise pickle.UnpicklingError(f"it asks for {asked.replace(' ', '.')!r:.120}")
+            stack.append(known[asked])
+        elif name == "REDUCE" and isinstance(stack[-1], tuple):
+            arguments, function = stack.pop(), stack.pop()  # nothing on the stack can be called, but what is known
+            stack.append(function(*arguments))
+        elif name == "BUILD":
+            state = stack.pop()
+            _set_state(stack[-1], state)
+        elif name == "BINPERSID" and "persistent id" in known and isinstance(stack[-1], tuple):
+            stack.append(known["persistent id"](stack.pop()))
+        elif name not in ("PROTO", "FRAME", "STOP"):
+            raise pickle.UnpicklingError(f"it has the pickle opcode {name}")
+    (content,) = stack
+    _check_depth(content)
+    return content, counted
+
+
+def _add(stack: list, opcode: str, items: list) -> None:
+    """Make a tuple of the items, or add them to the list or dictionary on the stack."""
+    if opcode.startswith("TUPLE"):
+        stack.append(tuple(items))
+    elif opcode.startswith("APPEND") and isinstance(stack[-1], list):
+        stack[-1].extend(items)
+    elif opcode.startswith("SETITEM") and isinstance(stack[-1], dict):
+        _check_depth(items[::2])  # before Python computes the hash of a tuple
+        stack[-1].update(zip(items[::2], items[1::2], strict=True))
+    else:
+        raise pickle.UnpicklingError(f"it adds items to a {type(stack[-1]).__name__}")
+
+
+def _check_depth(value: Any, depth: int = 0) -> None:
+    if depth > MAX_DEPTH:
+        raise pickle.UnpicklingError(f"it has more than {MAX_DEPTH} containers inside each other")
+    if isinstance(value, list | tuple | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            _check_depth(part, depth + 1)

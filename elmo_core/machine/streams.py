@@ -1,12 +1,15 @@
 """Files for reading: gzip, bzip2 and xz are recognised by their first bytes and unpacked, up to a bound."""
 
 import bz2
+import errno
 import gzip
 import io
 import lzma
 import os
+import pickle
 import re
-import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -14,11 +17,27 @@ from elmo_core.machine.messages import UserError
 
 VARIABLE, RATIO = "ELMO_MAX_RATIO", 20  # unpacked to packed size; text and weights compress less
 SLACK = 1 << 26  # bytes that any file may hold beyond that
+DAMAGE = None, errno.EINVAL  # numbers of errors that are not the disk's: none, and that of an impossible offset
 FORMATS = {rb"\x1f\x8b": gzip.open, rb"BZh[1-9]1A": bz2.open, rb"\xfd7zXZ\0": lzma.open}  # by their first bytes
 
 
 class DamagedFile(UserError):
     """A truncated or damaged file; downloading it again may help."""
+
+
+@contextmanager
+def damage_named(what: object, advice: str = "Download or create it again.") -> Iterator[None]:
+    """A block that reads a file, in which damage can raise anything: turn that into a DamagedFile that names it."""
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno not in DAMAGE:
+            raise
+        is_clear = isinstance(error, OSError | ValueError | EOFError | pickle.UnpicklingError)
+        reason = str(error) if is_clear else f"{type(error).__name__} {error}"
+        raise DamagedFile(f"{what} cannot be read: it is truncated or damaged ({reason}). {advice}") from error
 
 
 def max_ratio(default: int = RATIO) -> int:
@@ -65,12 +84,8 @@ class Unpacked(io.RawIOBase):
         super().close()
 
     def readinto(self, buffer: memoryview) -> int:
-        try:
+        with damage_named(self._path):
             n = self._content.readinto(buffer)
-        except (zlib.error, lzma.LZMAError, EOFError, OSError) as error:
-            if getattr(error, "errno", None) is not None:  # an error of the disk
-                raise
-            raise DamagedFile(f"{self._path}: damaged or incomplete ({error}). Download or create it again.") from error
         self._length += n
         check_size(self._length, os.fstat(self.fileno()).st_size, str(self._path))
         return n

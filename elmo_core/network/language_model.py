@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from tqdm.auto import tqdm
 
 from elmo_core.config import MAX_FLOAT
 from elmo_core.machine import products
-from elmo_core.machine.checks import check_number, check_sentences
+from elmo_core.machine.checks import check_number, check_sentences, checked
 from elmo_core.machine.cosines import Neighbour, nearest, unit
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
@@ -51,7 +52,9 @@ class LanguageModelMethods:
         its record's `in_vocabulary` is false, and `total(unknown=False)` omits it from a sentence's sum.
         With carry_state=True and batch_size=1 the sentences are read as one text, as in pretraining.
         """
-        return list(self.iter_surprisal(check_sentences(sentences), base))
+        sentences = check_sentences(sentences)
+        records = self.iter_surprisal(sentences, base)
+        return list(tqdm(records, total=len(sentences), unit=" sentences", disable=not self.progress))
 
     def iter_surprisal(self, sentences: Iterable[Sequence[str]], base: float = 2) -> Iterator[Surprisals]:
         """Like `surprisal`, but lazy, for corpora of any size."""
@@ -78,6 +81,7 @@ class LanguageModelMethods:
 
         position: of the word, from 0. corpus: sentences, or a file, folder or glob. layer: default the top.
         """
+        list(self._validated([sentence]))
         check_number("position", position, 0, len(sentence) - 1, integer=True)
         check_number("k", k, 1, integer=True)
         layer = self.config.n_layers if layer is None else layer
@@ -85,7 +89,7 @@ class LanguageModelMethods:
         if isinstance(corpus, str | Path):
             corpus = itertools.chain.from_iterable(map(read_sentences, Corpus(corpus).paths))
         word, choice, target = sentence[position], LayerChoice("each", [layer]), tuple(sentence)
-        others = (tuple(tokens) for tokens in corpus if word in tokens)
+        others = (tuple(tokens) for tokens in checked(corpus) if word in tokens)
         distinct = list(self._validated(dict.fromkeys([target, *others])))
 
         def read(encoded: EncodedBatch, group: Sequence[Sequence[str]]) -> list[np.ndarray]:
@@ -108,10 +112,9 @@ class LanguageModelMethods:
         """
         check_number("topn", topn, 1, integer=True)
         words = self.words if words is None else words
+        check_sentences([[word], words])
         if not len(words):
-            raise UserError(
-                "most_similar: no words to choose from. This model has no vocabulary: give them as `words`."
-            )
+            raise UserError("most_similar: no words to choose from, and no vocabulary of the model. Expected `words`.")
         words = list(dict.fromkeys([word, *words]))
         vectors, allowed = unit(self.encode_tokens(words)), np.arange(len(words)) > 0
         return [(words[row], cosine) for row, cosine in nearest(vectors, vectors[0], allowed, topn)]

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from elmo_core.machine import disk
+from elmo_core.machine.checks import describe
 from elmo_core.machine.messages import UserError
 from elmo_core.network.surprisal import Surprisals
 from elmo_core.text.figures import DPI, figure_file, font_families
@@ -36,7 +37,9 @@ def plot_surprisal(path: str | Path, sentences: Sequence[Surprisals], font: str 
     path: of a picture if it ends in .png, of a page for browsers if in .html. font: a file, for the picture.
     """
     path, font = Path(path), None if font is None else Path(font)
-    sentences = [sentences] if isinstance(sentences, Surprisals) else sentences
+    sentences = [sentences] if isinstance(sentences, Surprisals) else list(sentences)
+    if not all(isinstance(records, Surprisals) for records in sentences):
+        raise TypeError(f"found {describe(sentences)}, expected what `ELMoEmbedder.surprisal` returned.")
     check_plot(path, font)
     if path.suffix.lower() == ".png":
         _draw(path, sentences, font)

@@ -6,14 +6,13 @@ import stat
 import tarfile
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from elmo_core.machine.messages import UserError
-from elmo_core.machine.streams import DamagedFile, check_size, open_file
+from elmo_core.machine.streams import check_size, damage_named, open_file
 
 MAX_FILES = 10_000  # archives of weights have fewer
 MAX_NAME = 255  # bytes
@@ -64,7 +63,7 @@ def _is_tar(path: Path) -> bool:
 def unpack(archive: Path, folder: Path) -> None:
     """Unpack the files of an archive into a folder."""
     packed, bytes_free, total = archive.stat().st_size, shutil.disk_usage(folder).free, 0
-    try:
+    with damage_named(archive):
         for count, (name, size, is_file, file) in enumerate(_members(archive), 1):
             path = PurePosixPath(name.replace("\\", "/"))
             total += size
@@ -89,10 +88,6 @@ def unpack(archive: Path, folder: Path) -> None:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             with file, (folder / path).open("xb") as output:
                 shutil.copyfileobj(file, output)
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, RuntimeError, ValueError, OSError) as error:
-        if isinstance(error, UserError) or getattr(error, "errno", None) is not None:  # an error of the disk
-            raise
-        raise DamagedFile(f"{archive} cannot be unpacked ({error}). It is damaged: download it again.") from error
 
 
 def _members(archive: Path) -> Iterator[tuple[str, int, bool | None, IO[bytes] | None]]:

@@ -6,29 +6,21 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.files.checkpoint import is_finite
-from elmo_core.machine.messages import UserError
+from elmo_core.machine.hdf5_file import ArrayFile
 
 
-class ForeignWeights:
+class ForeignWeights(ArrayFile):
     """Weights by name, from a file or folder of another program. unused: the names that have not been taken."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray], path: Path):
-        self.arrays, self.path, self.unused = arrays, path, set(arrays)
+        super().__init__(path, arrays)
+        self.unused = set(arrays)
 
     def take(self, name: str, *shape: int) -> np.ndarray:
         """Return an array in float32. Raises unless it has this shape and only finite values."""
-        if name not in self.arrays:
-            raise UserError(f"{self.path}: there is no {name}, expected {shape}.")
-        array = self.arrays[name]
-        if array.shape != shape or array.dtype.kind != "f":
-            raise UserError(f"{self.path}: {name} is {array.shape} {array.dtype}, expected {shape} floats.")
-        with np.errstate(over="ignore"):
-            array = np.array(array, np.float32)
-        if not is_finite(array):
-            raise UserError(f"{self.path}: {name} contains values that are not finite in float32.")
+        self.check(name, shape, "the rest of the model")
         self.unused.discard(name)
-        return array
+        return self.array(name)
 
     def convolutions(self, prefix: str, config: ELMoConfig, *axes: int) -> dict[str, np.ndarray]:
         """Kernels (number, C, *axes, width), axes of length 1, as our matrices (width * C, number); and biases."""

@@ -71,37 +71,40 @@ class Item:
 
 def layout(config: ELMoConfig, softmax: bool, projected: bool = True) -> Iterator[Item]:
     """Yield a model's datasets."""
-    ours, size, encoder = config.weight_shapes(softmax), config.projection_dim, "token_encoder"
+    encoder, features, size, cell = "token_encoder", config.n_filters, config.projection_dim, config.cell_dim
 
-    def item(name: str, *weights: str, shape: tuple[int, ...] = (), table: bool = False) -> Item:
-        return Item(name, shape or ours[weights[0]], weights, ours[weights[0]], table)
+    def item(name: str, shape: tuple[int, ...], *weights: str, ours: tuple[int, ...] = (), table: bool = False) -> Item:
+        return Item(name, shape, weights, ours or shape, table)
 
     if config.input == "char":
         width = config.character_dim
-        yield item("char_embed", f"{encoder}.embedding.weight", shape=(CHARACTERS, width), table=True)
+        table, ours = f"{encoder}.embedding.weight", (CHARACTERS + 1, width)
+        yield item("char_embed", (CHARACTERS, width), table, ours=ours, table=True)
         for k, (columns, number) in enumerate(config.filters):
-            yield item(f"CNN/W_cnn_{k}", f"{encoder}.convolutions.{k}.weight", shape=(1, columns, width, number))
-            yield item(f"CNN/b_cnn_{k}", f"{encoder}.convolutions.{k}.bias")
+            name, ours = f"{encoder}.convolutions.{k}", (columns * width, number)
+            yield item(f"CNN/W_cnn_{k}", (1, columns, width, number), f"{name}.weight", ours=ours)
+            yield item(f"CNN/b_cnn_{k}", (number,), f"{name}.bias")
         for k in range(config.n_highway):
             for gate in ("carry", "transform"):
-                yield item(f"CNN_high_{k}/W_{gate}", f"{encoder}.highways.{k}.{gate}.weight")
-                yield item(f"CNN_high_{k}/b_{gate}", f"{encoder}.highways.{k}.{gate}.bias")
-        if config.n_filters != size:
-            yield item(PROJECTION[0], f"{encoder}.projection.weight")
-            yield item(PROJECTION[1], f"{encoder}.projection.bias")
+                name = f"{encoder}.highways.{k}.{gate}"
+                yield item(f"CNN_high_{k}/W_{gate}", (features, features), f"{name}.weight")
+                yield item(f"CNN_high_{k}/b_{gate}", (features,), f"{name}.bias")
+        if features != size:
+            yield item(PROJECTION[0], (features, size), f"{encoder}.projection.weight")
+            yield item(PROJECTION[1], (size,), f"{encoder}.projection.bias")
     else:
-        yield item("embedding", f"{encoder}.embedding.weight", table=True)
+        yield item("embedding", (config.vocab_size, size), f"{encoder}.embedding.weight", table=True)
     for d, direction in enumerate(("forward_lstm", "backward_lstm")):
-        for cell in (f"{direction}.{k}" for k in range(config.n_layers)):
-            root, matrices = f"RNN_{d}/RNN/MultiRNNCell/Cell{cell.rpartition('.')[2]}/LSTMCell", ("input", "recurrent")
-            shape = 2 * size, 4 * config.cell_dim
-            yield item(f"{root}/W_0", *(f"{cell}.{matrix}_weight" for matrix in matrices), shape=shape)
-            yield item(f"{root}/B", f"{cell}.bias")
+        for k in range(config.n_layers):
+            root, name = f"RNN_{d}/RNN/MultiRNNCell/Cell{k}/LSTMCell", f"{direction}.{k}"
+            matrices = f"{name}.input_weight", f"{name}.recurrent_weight"
+            yield item(f"{root}/W_0", (2 * size, 4 * cell), *matrices, ours=(size, 4 * cell))
+            yield item(f"{root}/B", (4 * cell,), f"{name}.bias")
             if projected:
-                yield item(f"{root}/W_P_0", f"{cell}.projection_weight")
+                yield item(f"{root}/W_P_0", (cell, size), f"{name}.projection_weight")
     if softmax:
-        yield item(SOFTMAX[0], "softmax.weight")
-        yield item(SOFTMAX[1], "softmax.bias", shape=(config.vocab_size,))
+        yield item(SOFTMAX[0], (config.vocab_size, size), "softmax.weight")
+        yield item(SOFTMAX[1], (config.vocab_size,), "softmax.bias", ours=(config.vocab_size, 1))
 
 
 # Reading

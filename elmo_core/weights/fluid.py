@@ -26,6 +26,7 @@ from elmo_core.config import ELMoConfig
 from elmo_core.machine.hdf5_file import quoted
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import import_paddle
+from elmo_core.machine.streams import damage_named
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights.arrays import ForeignWeights, reorder_gates
 
@@ -40,13 +41,13 @@ def read(folder: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np
     files = {path.name: path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")}
     source = ForeignWeights({name: _variable(path) for name, path in files.items() if NETWORK.fullmatch(name)}, folder)
     for name in ("embedding_para", "lstmp_0.w_1"):
-        if name not in files or source.arrays[name].ndim != 2:
+        if name not in files or source.datasets[name].ndim != 2:
             raise UserError(f"{folder}: there is no {name} with 2 axes. Found {quoted(sorted(files)) or 'no files'}.")
     config = ELMoConfig(
         input="word",
         vocab_size=len(vocabulary),
-        projection_dim=source.arrays["embedding_para"].shape[1],
-        cell_dim=len(source.arrays["lstmp_0.w_1"]),
+        projection_dim=source.datasets["embedding_para"].shape[1],
+        cell_dim=len(source.datasets["lstmp_0.w_1"]),
         n_layers=max(1, sum(f"fw_layer{k}_gate_w" in files for k in range(1, len(files) + 1))),
         cell_clip=CLIP,
         proj_clip=CLIP,
@@ -71,7 +72,7 @@ def read(folder: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np
     if unused := sorted(source.unused):
         complete = format_count(config.n_layers, "complete layers")
         raise UserError(f"{folder}: besides {complete} it has {quoted(unused)}, parts of others.")
-    if others := sorted(files.keys() - source.arrays.keys()):
+    if others := sorted(files.keys() - source.datasets.keys()):
         log.warning(f"{folder}: ignoring {format_count(len(others), 'files')} outside the model: {quoted(others)}.")
     return config, weights
 
@@ -79,26 +80,20 @@ def read(folder: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np
 def _variable(path: Path) -> np.ndarray:
     """Map the values in a variable's file into memory, after checking everything else in it."""
     import_paddle()
-    from google.protobuf.message import DecodeError
     from paddle.base.proto.framework_pb2 import VarType
 
-    def fault(problem: str) -> UserError:
-        return UserError(f"{path} is not a variable of Paddle Fluid: {problem}.")
-
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        begin = file.read(HEADER.size + DESCRIPTION)
-    try:
+    with path.open("rb") as file, damage_named(path, "Expected a variable of Paddle Fluid."):
+        begin, size = file.read(HEADER.size + DESCRIPTION), path.stat().st_size
         version, levels, tensor_version, length = HEADER.unpack_from(begin)
         offset = HEADER.size + length
         description = VarType.TensorDesc.FromString(begin[HEADER.size : offset])
-    except (struct.error, DecodeError) as error:
-        raise fault(f"its header or description is damaged ({error})") from error
-    if version or tensor_version or levels:
-        raise fault(f"its header has versions {version}, {tensor_version} and {levels} levels of detail, not 0")
-    if description.data_type != VarType.FP32:
-        raise fault(f"its values have type {description.data_type}, expected {VarType.FP32}, float32")
-    shape = tuple(description.dims)
-    if not shape or min(shape) < 1 or size != offset + 4 * math.prod(shape):
-        raise fault(f"its dimensions {shape} do not match its {size:,} bytes: truncated or damaged")
-    return np.memmap(path, "<f4", "r", offset, shape)
+        if version or tensor_version or levels:
+            raise ValueError(
+                f"its header has versions {version}, {tensor_version} and {levels} levels of detail, not 0"
+            )
+        if description.data_type != VarType.FP32:
+            raise ValueError(f"its values have type {description.data_type}, expected {VarType.FP32}, float32")
+        shape = tuple(description.dims)
+        if not shape or min(shape) < 1 or size != offset + 4 * math.prod(shape):
+            raise ValueError(f"its dimensions {shape} do not match its {size:,} bytes")
+        return np.memmap(path, "<f4", "r", offset, shape)

@@ -61,7 +61,7 @@ def _recognise(files: Sequence[Path]) -> str:
     if len(found) != 1:
         expected = join_names([f"{ending} ({name})" for name, (ending, _) in READERS.items()])
         names = quoted(sorted(path.name for path in files)) or "no files"
-        raise UserError(f"The format is not clear: found {names}, expected one of {expected}. Name the format.")
+        raise UserError(f"The format is not clear: found {names}, expected one of {expected}. Set `format`.")
     return found[0]
 
 

@@ -35,7 +35,7 @@ def read(prefix: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np
             gates = {
                 "input_weight": source.take(input_weight, 4 * size, size).T,
                 "recurrent_weight": source.take(recurrent_weight, 4 * size, size).T,
-                "bias": sum((source.take(bias, 4 * size) for bias in biases if bias in source.arrays), no_bias),
+                "bias": sum((source.take(bias, 4 * size) for bias in biases if bias in source.datasets), no_bias),
             }
             weights |= {f"{ours}.{name}": reorder_gates(array, "ifgo") for name, array in gates.items()}
             weights[f"{ours}.projection_weight"] = np.eye(size, dtype=np.float32)
@@ -51,17 +51,17 @@ def _config(source: ForeignWeights, vocabulary: Vocabulary) -> ELMoConfig:
     """Infer the configuration from shapes, which are checked when the weights are taken."""
 
     def count(pattern: str) -> int:
-        return len({match[1] for name in source.arrays if (match := re.fullmatch(pattern, name))})
+        return len({match[1] for name in source.datasets if (match := re.fullmatch(pattern, name))})
 
     def shape(name: str, axes: int) -> tuple[int, ...]:
-        if name not in source.arrays or source.arrays[name].ndim != axes:
+        if name not in source.datasets or source.datasets[name].ndim != axes:
             raise UserError(f"{source.path}: there is no {name} with {axes} axes: this is not PaddleNLP's ELMo.")
-        return source.arrays[name].shape
+        return source.datasets[name].shape
 
     kernels = [shape(f"{TOKENS}.cnn_layer_{k}.weight", 4) for k in range(count(rf"{TOKENS}\.cnn_layer_(\d+)\.weight"))]
     size = shape(_lstm_name(source, f"{LSTM}.forward_lstm_layer_0", "weight_ih"), 2)[1]
     return ELMoConfig(
-        vocab_size=len(vocabulary) if "_linear_layer.weight" in source.arrays else 0,
+        vocab_size=len(vocabulary) if "_linear_layer.weight" in source.datasets else 0,
         character_dim=shape(f"{TOKENS}._char_embedding_layer.weight", 2)[1],
         filters=tuple((kernel[3], kernel[0]) for kernel in kernels),
         n_highway=count(rf"{TOKENS}\._highway_layer\.carry_linear_(\d+)\.weight"),
@@ -78,7 +78,7 @@ def _config(source: ForeignWeights, vocabulary: Vocabulary) -> ELMoConfig:
 def _lstm_name(source: ForeignWeights, layer: str, name: str) -> str:
     """The name of a weight of paddle.nn.LSTM, which depends on Paddle's version."""
     names = (f"{layer}.{name}_l0", f"{layer}.0.cell.{name}")
-    return next((key for key in names if key in source.arrays), names[0])
+    return next((key for key in names if key in source.datasets), names[0])
 
 
 def _token_weights(source: ForeignWeights, config: ELMoConfig) -> dict[str, np.ndarray]:

@@ -92,7 +92,7 @@ def models(language: str | None = None, format: str | None = None) -> list[Publi
     language: only those of a language, by name or code, such as "German" or "de". format: such as "bilm-tf".
     """
     of_format = [model for model in table().values() if format in (None, model.format)]
-    return [model for model in of_format if language is None or language.lower() in model.language_names]
+    return [model for model in of_format if language is None or str(language).lower() in model.language_names]
 
 
 def home() -> Path:
@@ -123,7 +123,7 @@ def similar(name: str) -> list[str]:
 def find(name: str) -> PublishedModel:
     """The model of this name. Raises if there is none."""
     if name not in table():
-        hint = f"Did you mean {' or '.join(names)}?" if (names := similar(name)) else "`elmo.models()` lists all."
+        hint = f"Did you mean {' or '.join(names)}?" if (names := similar(str(name))) else "`elmo.models()` lists all."
         raise UserError(f"{name} is not a published model. {hint}")
     return table()[name]
 

@@ -26,9 +26,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from elmo_core.files.checkpoint import is_finite
+from elmo_core.machine.disk import check_input
 from elmo_core.machine.hdf5_file import ArrayFile
-from elmo_core.machine.messages import UserError
+from elmo_core.machine.streams import damage_named
 
 INDEX, MAGIC, MASK = ".index", 0xDB4775248B80FB57, 0xA282EAD8
 MAX_INDEX, MAX_VARIABLES, MAX_NAME, MAX_AXES = 1 << 20, 10_000, 500, 8  # bytes, number, bytes, number
@@ -52,21 +52,17 @@ class TensorFlowCheckpoint(ArrayFile):
     """The variables of a checkpoint. path: its file PREFIX.index."""
 
     def __init__(self, path: Path):
-        super().__init__(path, "the index of a TensorFlow checkpoint")
-        with self.errors_named():
-            self.datasets = _read_index(path)
+        check_input(path, "the index of a TensorFlow checkpoint")
+        with damage_named(path):
+            super().__init__(path, _read_index(path))
 
-    def array(self, name: str) -> np.ndarray:
-        """Read a variable as float32. Verifies its checksum."""
+    def values(self, name: str) -> np.ndarray:
+        """Read a variable. Verifies its checksum."""
         variable = self.datasets[name]
-        with self.errors_named(name), np.errstate(over="ignore"):
-            values = np.memmap(variable.shard, np.uint8, "r", variable.offset, (variable.size,))
-            if masked_crc32c(values) != variable.checksum:
-                raise ValueError(f"wrong checksum in {variable.shard.name}")
-            array = np.array(values.view(variable.dtype), np.float32).reshape(variable.shape)
-        if not is_finite(array):
-            raise UserError(f"{self.path}: {name} contains values that are not finite.")
-        return array
+        values = np.memmap(variable.shard, np.uint8, "r", variable.offset, (variable.size,))
+        if masked_crc32c(values) != variable.checksum:
+            raise ValueError(f"wrong checksum in {variable.shard.name}")
+        return values.view(variable.dtype).reshape(variable.shape)
 
 
 def last_checkpoint(folder: Path) -> str:
@@ -96,6 +92,7 @@ def _read_index(path: Path) -> dict[str, Variable]:
     for key, message in entries.items():
         fields, name = {3: 0, 4: 0, 5: 0, 6: 0, **dict(_fields(message))}, key.decode()
         shard = path.with_name(f"{path.stem}.data-{fields[3]:05d}-of-{header.get(1, 0):05d}")
+        check_input(shard, "a part of this checkpoint")
         sizes[shard] = shard.stat().st_size
         shape = tuple(dict(_fields(axis)).get(1, 0) for number, axis in _fields(fields.get(2, b"")) if number == 2)
         variable = Variable(shape, np.dtype(TYPES.get(fields[1], OTHER)), shard, fields[4], fields[5], fields[6])

@@ -81,10 +81,8 @@ def read(
         return replace(config, mix=_mix(file, config)), weights, vocabulary, None, None
     optimizer = progress = None
     if file.accumulators.datasets and "softmax.weight" in weights and not softmax_path:
-        optimizer, progress = (
-            _accumulators(file, config, vocabulary),
-            _progress(file, read_json(options_path, "bilm-tf's options")),
-        )
+        optimizer = _accumulators(file, config, vocabulary)
+        progress = _progress(file, read_json(options_path, "bilm-tf's options"))
     return config, weights, vocabulary, optimizer, progress
 
 

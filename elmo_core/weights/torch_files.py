@@ -14,13 +14,13 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
+from elmo_core.machine import pickles
 from elmo_core.machine.disk import check_input
-from elmo_core.machine.messages import UserError
-from elmo_core.machine.pickles import MAX_AXES, OPCODES, Unchangeable, Unpickler, scan
+from elmo_core.machine.streams import damage_named
 
 MAGIC, VERSION = 0x1950A86A20F9469CFC6C, 1001  # of the old format
 MAX_SHARED = 3  # tensors may share their values, but not more
@@ -29,7 +29,7 @@ TYPES |= {"LongStorage": "i8", "IntStorage": "i4", "ByteStorage": "u1"}
 
 
 @dataclass(frozen=True)
-class Storage(Unchangeable):
+class Storage:
     """A block of values that tensors refer to."""
 
     key: str
@@ -38,7 +38,7 @@ class Storage(Unchangeable):
 
 
 @dataclass(frozen=True)
-class Tensor(Unchangeable):
+class Tensor:
     """A view of a storage."""
 
     storage: Storage
@@ -57,56 +57,37 @@ class Tensor(Unchangeable):
         return np.ascontiguousarray(np.lib.stride_tricks.as_strided(values[self.offset :], self.shape, strides))
 
 
-class TorchUnpickler(Unpickler):
-    """Reads tensors of known types, arrays and ordered dictionaries."""
-
-    def __init__(self, file: IO[bytes]):
-        super().__init__(file)
-        self.functions |= {
-            ("torch._utils", "_rebuild_tensor"): _tensor,
-            ("torch._utils", "_rebuild_tensor_v2"): _tensor,
-        }
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module in ("torch", "torch.cuda") and name in TYPES:
-            return name
-        return super().find_class(module, name)
-
-    def persistent_load(self, identity: tuple) -> Storage:
-        """Return a storage. identity: ('storage', type, key, device, elements), and in the old format None for a view."""
-        kind, name, key, _, elements, *view = identity
-        valid = kind == "storage" and name in TYPES and isinstance(key, str) and view in ([], [None])
-        if not valid or type(elements) is not int or elements < 0:
-            raise pickle.UnpicklingError("it has an unknown kind of storage")
-        return Storage(key, np.dtype(TYPES[name]).newbyteorder("<"), elements)
+def _storage(identity: tuple) -> Storage:
+    """Return a storage. identity: ('storage', type, key, device, elements), and in the old format None for a view."""
+    kind, name, key, _, elements, *view = identity
+    valid = kind == "storage" and name in TYPES and isinstance(key, str) and view in ([], [None])
+    if not valid or type(elements) is not int or elements < 0:
+        raise pickle.UnpicklingError("it has an unknown kind of storage")
+    return Storage(key, np.dtype(TYPES[name]).newbyteorder("<"), elements)
 
 
 def _tensor(storage: Storage, offset: int, shape: tuple, strides: tuple, *_: Any) -> Tensor:
     numbers = (offset, *shape, *strides)
     valid = isinstance(storage, Storage) and all(type(n) is int and 0 <= n < 2**48 for n in numbers)
-    if not valid or len(shape) != len(strides) or len(shape) > MAX_AXES:
+    if not valid or len(shape) != len(strides) or len(shape) > pickles.MAX_AXES:
         raise pickle.UnpicklingError("it has an unknown kind of tensor")
     return Tensor(storage, offset, tuple(shape), tuple(strides))
 
 
-def _unpickle(file: IO[bytes], size: int) -> Any:
-    """Load the pickle, of at most `size` bytes, at the file's position. Leaves the position after it."""
-    scan(file, size, OPCODES | {"BINPERSID"})
-    return TorchUnpickler(file).load()
+KNOWN = {**pickles.KNOWN, "persistent id": _storage}
+KNOWN |= dict.fromkeys(("torch._utils _rebuild_tensor", "torch._utils _rebuild_tensor_v2"), _tensor)
+KNOWN |= {f"{module} {name}": name for module in ("torch", "torch.cuda") for name in TYPES}
 
 
 def read(path: Path, expected: str = "a state dictionary") -> Any:
     """Read a file written by `torch.save(module.state_dict(), path)`; expected="an array": by torch.save(array, path)."""
     check_input(path, "a file of PyTorch's weights")
-    try:
+    with damage_named(path, f"Expected {expected} of PyTorch."):
         content, values_of = (_open_new if zipfile.is_zipfile(path) else _open_old)(path)
         if expected == "an array" and isinstance(content, np.ndarray):
             return content
-        if (
-            expected == "an array"
-            or not isinstance(content, dict)
-            or not all(isinstance(name, str) and isinstance(value, Tensor) for name, value in content.items())
-        ):
+        is_state = isinstance(content, dict) and all(isinstance(value, Tensor) for value in content.values())
+        if expected == "an array" or not is_state or not all(isinstance(name, str) for name in content):
             raise pickle.UnpicklingError(f"it is not {expected}")
         total_bytes = sum(math.prod(tensor.shape) * tensor.storage.dtype.itemsize for tensor in content.values())
         if total_bytes > MAX_SHARED * path.stat().st_size:
@@ -114,13 +95,6 @@ def read(path: Path, expected: str = "a state dictionary") -> Any:
         storages = {tensor.storage: None for tensor in content.values()}
         storages = {storage: values_of(storage) for storage in storages}  # each is read once
         return {name: tensor.array(storages[tensor.storage]) for name, tensor in content.items()}
-    except MemoryError:
-        raise
-    except Exception as error:  # a damaged file can raise anything
-        reason = error if isinstance(error, pickle.UnpicklingError) else f"{type(error).__name__} {error}"
-        raise UserError(
-            f"{path} cannot be read: {reason}. Expected {expected} of PyTorch. The file is damaged or something else."
-        ) from error
 
 
 def _open_new(path: Path) -> tuple[Any, Callable[[Storage], np.ndarray]]:
@@ -137,7 +111,7 @@ def _open_new(path: Path) -> tuple[Any, Callable[[Storage], np.ndarray]]:
         return archive.read(info)
 
     data = member("data.pkl")
-    content = _unpickle(io.BytesIO(data), len(data))
+    content, _ = pickles.load(io.BytesIO(data), len(data), KNOWN)
     return content, lambda storage: np.frombuffer(member(f"data/{storage.key}"), storage.dtype)
 
 
@@ -145,7 +119,7 @@ def _open_old(path: Path) -> tuple[Any, Callable[[Storage], np.ndarray]]:
     storages: dict[str, np.ndarray] = {}
     with path.open("rb") as file:
         size = path.stat().st_size
-        magic, version, _, content, keys = (_unpickle(file, size - file.tell()) for _ in range(5))
+        magic, version, _, content, keys = (pickles.load(file, size - file.tell(), KNOWN)[0] for _ in range(5))
         if (magic, version) != (MAGIC, VERSION):
             raise pickle.UnpicklingError("it does not begin like a PyTorch file")
         tensors = content.values() if isinstance(content, dict) else []

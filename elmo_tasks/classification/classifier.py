@@ -23,7 +23,7 @@ from elmo_tasks.classification.protocol import CrossValidation, cross_validate
 from elmo_tasks.classification.scores import Results
 from elmo_tasks.classification.texts import Labelled, Texts, as_texts, load_texts, read_known, tokenise_texts
 from elmo_tasks.classification.training import BATCH_SIZE, BATCH_TOKENS, ClassifierTraining, make_elmo
-from elmo_tasks.classification.words import RANDOM_DIM, Words
+from elmo_tasks.classification.words import Words
 from elmo_tasks.saved import TrainedModel, part
 from elmo_tasks.training import Progress, Several
 
@@ -63,14 +63,10 @@ class Classifier(TrainedModel):
         settings = self.settings
         if self.pretrained and elmo_layer is None:
             elmo_layer = make_elmo(settings, self.pretrained)
-        if settings.reads_words and words_layer is None:
-            if self.words:
-                dim = self.vectors.dim if self.vectors else RANDOM_DIM
-                self.check_shapes({"words.table": (len(self.words), dim)})
-            words_layer = Words(self.vectors, settings.seed, self.words, settings.pool, settings.word_dropout)
-        parts = settings, len(self.classes), elmo_layer, words_layer
-        self.check_shapes(ClassifierNetwork.shapes(*parts))
-        return ClassifierNetwork(*parts)
+        with self.building():
+            if settings.reads_words and words_layer is None:
+                words_layer = Words(self.vectors, settings.seed, self.words, settings.pool, settings.word_dropout)
+            return ClassifierNetwork(settings, len(self.classes), elmo_layer, words_layer)
 
     @classmethod
     def train(

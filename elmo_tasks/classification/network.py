@@ -21,10 +21,9 @@ from elmo_core.network.row_gradients import embedding_lookup
 from elmo_core.settings import setting
 from elmo_core.text.tokenise import LANGUAGES
 from elmo_core.text.tokens import Tokens
-from elmo_tasks.classification.heads import CNN_WIDTHS, HEADS
+from elmo_tasks.classification.heads import HEADS
 from elmo_tasks.classification.words import Words
 from elmo_tasks.pretrained import ELMoSettings
-from elmo_tasks.shapes import Shapes, recurrent
 
 nn = paddle.nn
 
@@ -105,21 +104,6 @@ class ClassifierNetwork(nn.Layer):
         dim, hidden = self.head.dim * (4 if settings.pairs else 1), settings.hidden_dim
         self.hidden = nn.Linear(dim, hidden) if hidden else None
         self.output = nn.Linear(hidden or dim, n_classes)
-
-    @staticmethod
-    def shapes(settings: ClassifierSettings, n_classes: int, elmo: elmo.ELMo | None, words: Words | None) -> Shapes:
-        """The shapes of the weights of such a network."""
-        layers = (elmo.layer_dim * (elmo.choice.n_layers if elmo.choice.how != "mix" else 1)) if elmo else 0
-        dim, size, shapes = layers + (words.dim if words else 0), settings.head_dim, {}
-        if settings.head == "lstm":
-            dim, shapes = 2 * size, recurrent("head.lstm", dim, size, cell="lstm")
-        elif settings.head == "cnn":
-            shapes = {f"head.filters.{k}.weight": (width * dim, size) for k, width in enumerate(CNN_WIDTHS)}
-            dim = size * len(CNN_WIDTHS)
-        dim *= 4 if settings.pairs else 1
-        if settings.hidden_dim:
-            shapes["hidden.weight"] = dim, settings.hidden_dim
-        return shapes | {"output.weight": (settings.hidden_dim or dim, n_classes)}
 
     def forward(self, sentences: Sequence[Sequence[str]]) -> paddle.Tensor:
         """Logits (B, classes) of texts or, from 2B, of pairs."""

@@ -25,7 +25,6 @@ from elmo_core.text.tokenise import LANGUAGES
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.reading.batch import FEATURES, Batch, PaddedTexts
 from elmo_tasks.reading.text import Window
-from elmo_tasks.shapes import Shapes, recurrent
 from elmo_tasks.word_vectors import WordVectors
 
 nn = paddle.nn
@@ -90,16 +89,6 @@ class BiDAF(nn.Layer):
     def no_answer_score(self) -> float | None:
         """The score of no answer, comparable with sums of two logits, if questions may have none."""
         return self.no_answer.sum().item() + self.threshold.item() if self.settings.no_answer else None
-
-    @staticmethod
-    def shapes(settings: ReaderSettings, n_words: int, elmo=None, vectors=None) -> Shapes:
-        """The shapes of the large weights of such a network."""
-        hidden, width = settings.hidden_dim, settings.word_dim + sum(part.dim for part in (elmo, vectors) if part)
-        shapes = {
-            "word_embedding.weight": (n_words, settings.word_dim),
-            "merge.weight": (8 * hidden + FEATURES, 2 * hidden),
-        }
-        return shapes | recurrent("context", width, hidden) | recurrent("model", 2 * hidden, hidden)
 
     def forward(self, batch: Batch) -> paddle.Tensor:
         """Logits (Q, 2, T) of the answer's first and last token. They do not depend on the batch."""

@@ -55,9 +55,8 @@ class Reader(TrainedModel):
 
     def make_network(self) -> BiDAF:
         elmo = self.settings.layer(self.pretrained, len(BiDAF.elmo_at)) if self.pretrained else None
-        parts = self.settings, len(self.words), elmo, self.vectors
-        self.check_shapes(BiDAF.shapes(*parts))
-        return BiDAF(*parts)
+        with self.building():
+            return BiDAF(self.settings, len(self.words), elmo, self.vectors)
 
     @classmethod
     def train(

@@ -22,7 +22,7 @@ from typing import Any
 
 import elmo_tasks.records as records
 from elmo_core.machine import disk
-from elmo_core.machine.checks import check_sentences
+from elmo_core.machine.checks import check_pair, check_sentences
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.language import AUTO, HAN, recognise
 from elmo_core.text.segmenter import Segmenter
@@ -100,7 +100,7 @@ class SentenceReader:
         """Read a file, or pair sentences with their labels. name: of the argument, used in error messages."""
         if isinstance(data, Path | str):
             return self.read(Path(data))
-        sentences, labels = map(check_sentences, data)
+        sentences, labels = map(check_sentences, check_pair(data, name))
         if len(sentences) != len(labels):
             raise UserError(f"`{name}`: found {len(labels):,} rows of labels, expected {len(sentences):,}.")
         pairs = enumerate(zip(sentences, labels, strict=True))

@@ -19,7 +19,6 @@ from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.tokenise import LANGUAGES
 from elmo_core.text.tokens import Tokens, pad_rows
 from elmo_tasks.pretrained import ELMoSettings
-from elmo_tasks.shapes import Shapes, recurrent
 from elmo_tasks.tagging.crf import LinearChainCRF
 from elmo_tasks.tagging.data import Batch, Labels
 from elmo_tasks.tagging.scheme import SCHEMES, forbidden_transitions
@@ -112,21 +111,6 @@ class BiGRUCRF(nn.Layer):
         self.emission = nn.Linear(2 * hidden + (elmo.dim if "output" in self.elmo_at else 0), len(labels))
         self.crf = LinearChainCRF(*forbidden_transitions(labels.names, settings.scheme), settings.crf_lr_factor)
         self.dropout = nn.Dropout(settings.dropout)
-
-    @staticmethod
-    def shapes(settings: TaggerSettings, n_words: int, labels: Labels, elmo=None, vectors=None, features=()) -> Shapes:
-        """The shapes of the large weights of such a network."""
-        at, n_labels = settings.elmo_at.split(",") if elmo else [], len(labels)
-        width = settings.word_dim + CHAR_CNN.projection_dim * settings.char_cnn + FEATURE_DIM * bool(features)
-        width += POSITION_DIM * (settings.segmentation == "feature") + (vectors.dim if vectors else 0)
-        width += elmo.dim if "input" in at else 0
-        shapes = {"word_embedding.weight": (n_words, settings.word_dim), "crf.transitions": (n_labels, n_labels)}
-        shapes["emission.weight"] = 2 * settings.hidden_dim + (elmo.dim if "output" in at else 0), n_labels
-        if settings.word_vectors_trainable:
-            shapes["vector_change.weight"] = n_words, vectors.dim
-        if features:
-            shapes["feature_embedding.weight"] = len(features) + 1, FEATURE_DIM
-        return shapes | recurrent(settings.cell, width, settings.hidden_dim, settings.n_layers, settings.cell)
 
     @property
     def recurrent(self) -> nn.GRU | nn.LSTM:

@@ -80,8 +80,9 @@ class Tagger(TrainedModel):
         n_mixes = len(self.settings.elmo_at.split(","))
         elmo = self.settings.layer(self.pretrained, n_mixes) if self.pretrained else None
         parts = self.settings, len(self.words), self.labels, elmo, self.vectors, self.features
-        self.check_shapes(BiGRUCRF.shapes(*parts))
-        return BiGRUCRF(*parts, (self.user_dict or segmenter()) if self.settings.words == "jieba" else None)
+        segment = (self.user_dict or segmenter()) if self.settings.words == "jieba" else None
+        with self.building(len(self.labels) ** 2):
+            return BiGRUCRF(*parts, segment)
 
     @classmethod
     def train(

@@ -168,6 +168,9 @@ def test_python_finds_the_same_neighbours(model, corpus, layer):
         assert all(one.tokens[one.position] == "bank" for one in found)
         assert embedder.similar(tokens, tokens.index("bank"), source, k=2, layer=layer) == found[:2]
     assert embedder.similar(["only", "here"], 1, corpus) == []
+    for sentence, source in (("a bank", [["a", "bank"]]), (tokens, texts)):
+        with pytest.raises(TypeError, match="sentence 0: found str"):
+            embedder.similar(sentence, 1, source)
 
 
 def test_most_similar_words(model):
@@ -180,6 +183,9 @@ def test_most_similar_words(model):
     assert dict(found) == pytest.approx(expected, abs=1e-5)
     assert [word for word, _ in found] == sorted(words, key=expected.get, reverse=True)
     assert len(embedder.most_similar("bank", topn=3)) == 3
+    for word, words in ((["bank"], None), ("bank", "river")):
+        with pytest.raises(TypeError, match=r"bank|river"):
+            embedder.most_similar(word, words=words)
     with pytest.raises(UserError, match="`words`"):
         ELMoEmbedder(load_bilm(model)).most_similar("bank")
 

@@ -127,6 +127,8 @@ def test_mistakes(model, tmp_path):
         with pytest.raises(UserError, match=path.name):
             plot_surprisal(path, sentences)
     assert not list(tmp_path.iterdir())
+    with pytest.raises(TypeError, match="surprisal"):
+        plot_surprisal(tmp_path / "a.html", [["a"]])
     with pytest.raises(UserError, match="no font"):
         plot_surprisal(tmp_path / "a.png", [], font=tmp_path / "no font")
     with pytest.raises(UserError, match="base"):

@@ -67,7 +67,7 @@ MISTAKES = [  # script, flags, pattern of the message
     ("convert", "import model/1 --vocab=few_words.txt --output=out", r"1\.pdparams"),
     ("convert", "import model --vocab=none.txt --output=out", r"none\.txt"),
     ("convert", "import model --output=out --softmax=mine", "mine.*paddlenlp"),
-    ("convert", "import full --output=out", "options.json.*Name the format"),
+    ("convert", "import full --output=out", "options.json.*`format`"),
     ("convert", "import model --format=tf --output=out", "--format"),
     ("convert", "import --output=out", "PATH"),
     ("convert", "import full --options=x --output=out", "x: there is no such file"),

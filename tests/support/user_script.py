@@ -16,6 +16,7 @@ def embed() -> int:
     embedder = ELMoEmbedder(next(model.name for model in models("English") if model.is_installed), pool="mean")
     (vector,) = embedder.encode([["A", "fine", "film"]])
     assert vector.shape == embedder.shape(3)
+    assert not embedder.encode_texts([""], "zh", user_dict=["云原生 10 n"])[0].tokens
     return embedder.dim
 
 

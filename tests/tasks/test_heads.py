@@ -183,6 +183,9 @@ def test_nothing_is_written_without_a_folder(tmp_path, monkeypatch):
         Classifier.cross_validate(texts, labels, epoch=2)
     with pytest.raises(UserError, match="labels"):
         Classifier.train(texts, labels[1:])
+    for call in (Classifier.train, classifier.evaluate):
+        with pytest.raises(TypeError, match=r"`texts`.*labels"):
+            call(texts)
 
 
 # Explanations

@@ -30,5 +30,6 @@ def test_it_works_in_a_pipeline_in_several_processes(model):
 def test_mistakes_are_named(model):
     with pytest.raises(NotFittedError):
         ELMoVectorizer(model).transform(TEXTS)
-    with pytest.raises(UserError, match="pool"):
-        ELMoVectorizer(model, pool=None).fit(TEXTS)
+    for setting, value in (("pool", None), ("lang", "fr"), ("user_dict", ["云原生 10 n"])):
+        with pytest.raises(UserError, match=setting):
+            ELMoVectorizer(model, **{setting: value}).fit(TEXTS)
