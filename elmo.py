@@ -241,9 +241,7 @@ def load_bilm(params: str | Path, softmax: bool = False) -> tuple[BiLM, Vocabula
 def make_bilm(config: ELMoConfig, weights: dict[str, np.ndarray], source: str = "the copy of a model") -> BiLM:
     """Build a biLM with these weights; with a softmax if they have one. source: used in error messages."""
     softmax = config.vocab_size > 0 and any(name.startswith("softmax.") for name in weights)
-    with (
-        paddle.LazyGuard()
-    ):  # not initialised, and without memory for the weights, which are compared with those and set
+    with paddle.LazyGuard():  # takes no memory until the weights, whose shapes are compared first, are set
         bilm = BiLM(config, softmax)
     set_weights(bilm.state_dict(), weights, source)
     return bilm

@@ -243,7 +243,7 @@ def test_corpus_that_is_not_there(tmp_path, monkeypatch):
         ("c.txt", b"fine\n" * 1000 + b"caf\xe9\n", "c.txt:1001: "),
         ("c.txt", b"fine\n" * 2 + b"f\0i\0n\0e\0\n", "c.txt:3: a NUL"),
         ("vocab.txt", b"<S>\n</S>\n<UNK>\na\n", "vocab.txt .*vocabulary"),
-        ("c.txt.gz", gzip.compress(b"a sentence\n" * 999, mtime=0)[:-20], "c.txt.gz: "),
+        ("c.txt.gz", gzip.compress(b"a sentence\n" * 999, mtime=0)[:-20], "c.txt.gz cannot be read"),
     ],
     ids=["empty", "blank", "line-1001", "utf-16", "vocabulary", "short-gz"],
 )

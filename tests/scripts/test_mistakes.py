@@ -87,7 +87,7 @@ MISTAKES = [  # script, flags, pattern of the message
     ("preprocess", f"text utf16.txt {TEXT}", "utf16.txt:1:.*UTF-16"),
     ("preprocess", f"text accent.txt {TEXT} --encoding=ascii", "accent.txt:1:.*utf-8"),
     ("preprocess", f"text one.txt {TEXT} --encoding=klingon", "klingon"),
-    ("preprocess", f"text cut.gz {TEXT}", "cut.gz: damaged"),
+    ("preprocess", f"text cut.gz {TEXT}", "cut.gz cannot be read"),
     ("preprocess", f"text one.txt {TEXT}", "3 shards"),
     ("preprocess", f"text nine.txt {TEXT} --dev_fraction=1e-9", "dev_fraction"),
     ("preprocess", f"text nine.txt {TEXT} --shards=5000", "shards"),

@@ -280,7 +280,7 @@ def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch,
     assert space["vectors"].shape == [2, 4, 256] and space["mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
     assert space["logits"].shape == [2, 4, 5]
     exec(published, space)
-    assert space["vectors"][0].shape == (3, 3, width)
+    assert space["vectors"][0].shape == (3, 6, width)
     space |= {"jieba": jieba, "text": "One sentence. And another."}
     inline = [
         code for code in re.findall(r"`([^`\n]+)`", readme) if re.match(r"[\w, =.]+\(\S|from .* import |\[", code)
