@@ -285,7 +285,7 @@ def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch,
     inline = [
         code for code in re.findall(r"`([^`\n]+)`", readme) if re.match(r"[\w, =.]+\(\S|from .* import |\[", code)
     ]
-    assert len(inline) > 5
+    assert len(inline) > 4
     for code in inline:
         exec(code, space)
     exec(reading, space)
