@@ -285,7 +285,8 @@ class TrainedModel(metaclass=_Listed):
         for name, part in self._declared().items():
             if not part.file:
                 parts[name] = values.get(name)
-                if not isinstance(parts[name], part.kind) or parts[name] == []:  # a classifier has classes
+                is_missing = part.default is ... and not parts[name]  # such as no classes
+                if is_missing or not isinstance(parts[name], part.kind):
                     raise UserError(f"{file}: {name} is {values.get(name, 'missing')!r:.80}. {REMEDY}")
             elif part.file in expected or part.default is ...:
                 parts[name] = part.kind.from_file(folder / part.file)
