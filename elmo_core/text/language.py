@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Container, Iterable, Sequence
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 
@@ -23,13 +24,20 @@ def recognise(texts: Iterable[str], words: Sequence[str] = ()) -> str:
     words: the vocabulary of the ELMo that reads the texts, by decreasing frequency. If it is Chinese, a tenth of Chinese
     characters among the texts' words is enough, otherwise half. Other texts are cut as those of the ELMo were.
     """
-    of_elmo = _language(" ".join(words[:SAMPLE]), 0.5)
+    of_elmo, has_characters = _language_of_words("\n".join(words[:SAMPLE]))
     of_texts = _language(" ".join(islice(texts, SAMPLE)), 0.1 if of_elmo == "zh" else 0.5)
-    if of_texts == "zh" and of_elmo == "zh" and all(len(HAN.findall(word)) < 2 for word in words[:SAMPLE]):
+    if of_texts == "zh" and has_characters:
         return "characters"
     if of_texts == "zh" or of_elmo in (None, "zh"):
         return of_texts or of_elmo or "en"
     return of_elmo
+
+
+@lru_cache(8)  # an embedder asks for each of its texts
+def _language_of_words(words: str) -> tuple[str | None, bool]:
+    """The language of an ELMo's words, a line each, and whether it is Chinese by characters."""
+    language = _language(words, 0.5)
+    return language, language == "zh" and all(len(HAN.findall(word)) < 2 for word in words.split("\n"))
 
 
 def _language(text: str, chinese: float) -> str | None:
