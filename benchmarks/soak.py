@@ -68,8 +68,9 @@ def kill_again_and_again(folder: Path, run: Callable[[Path], None], check: Calla
     for _ in range(2):  # the first may be slower
         began = time.monotonic()
         finish(run, folder)
-        duration, finished = time.monotonic() - began, 0
+        duration = time.monotonic() - began
         shutil.rmtree(folder)
+    finished = 0
     for _ in range(times):
         process = start(run, folder)
         time.sleep(random.uniform(0, duration))

@@ -59,7 +59,7 @@ async def limit_size(request: Request, call_next) -> Response:
 @app.exception_handler(RequestValidationError)
 async def refuse(_: Request, error: RequestValidationError) -> Response:
     """Answer 422 without the input, which may be long, or impossible to encode."""
-    return JSONResponse({"detail": [{"loc": one["loc"], "msg": one["msg"]} for one in error.errors()]}, 422)
+    return JSONResponse({"detail": [{key: mistake[key] for key in ("loc", "msg")} for mistake in error.errors()]}, 422)
 
 
 @app.get("/health")

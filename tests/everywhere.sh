@@ -84,7 +84,7 @@ done
 for version in 2.6.2 3.0.0; do
     if with_paddle $version; then
         other=.venv-paddle-$version/bin/python
-        leg "Paddle $version" "$numerics adagrad checkpoint pretrain ranks eval embed export models $tasks" $other
+        leg "Paddle $version" "$numerics adagrad checkpoint hostile pretrain ranks eval embed export models $tasks" $other
         leg "files of 3.3 in $version" other_paddle env ELMO_OTHER_PYTHON=$python $other
         leg "files of $version in 3.3" other_paddle env ELMO_OTHER_PYTHON=$other $python
     else

@@ -405,48 +405,42 @@ def fluid_tensor(folder):
     return lambda: formats.read([folder], folder)
 
 
-def task(folder: Path, kind: type, settings: object, **parts) -> Read:
+def task(folder: Path, kind: type, settings: object, claims: dict, **parts) -> Read:
+    """A small trained model, whose config.json claims other settings."""
     words = Vocabulary([*SPECIAL_TOKENS, "the"])
     kind.create(settings=settings, **({"words": words} | parts)).save(folder)
+    change(folder / "config.json", kind.kind, claims)
     return lambda: kind(folder)
 
 
-def tagger(folder: Path) -> Read:
+def tagger(folder: Path, **claims: int) -> Read:
     settings = TaggerSettings(word_dim=5, hidden_dim=3, n_layers=1)
-    return task(folder, Tagger, settings, labels=Labels(["O", "B-x"]))
+    return task(folder, Tagger, settings, claims, labels=Labels(["O", "B-x"]))
 
 
 @amplifier
 def tagger_layers(folder):
-    read = tagger(folder)
-    change(folder / "config.json", "tagger", {"n_layers": 1_000_000})
-    return read
+    return tagger(folder, n_layers=1_000_000)
 
 
 @amplifier
 def tagger_size(folder):
-    read = tagger(folder)
-    change(folder / "config.json", "tagger", {"hidden_dim": 20_000})
-    return read
+    return tagger(folder, hidden_dim=20_000)
 
 
 @amplifier
 def reader_size(folder):
-    read = task(folder, Reader, ReaderSettings(word_dim=5, hidden_dim=3))
-    change(folder / "config.json", "reader", {"hidden_dim": 20_000})
-    return read
+    return task(folder, Reader, ReaderSettings(word_dim=5, hidden_dim=3), {"hidden_dim": 20_000})
 
 
-def classifier(folder: Path) -> Read:
+def classifier(folder: Path, **claims: int) -> Read:
     settings = ClassifierSettings(head_dim=3, hidden_dim=2, reads_words=True, word_vectors_trainable=True)
-    return task(folder, Classifier, settings, classes=["x", "y"], data="")
+    return task(folder, Classifier, settings, claims, classes=["x", "y"], data="")
 
 
 @amplifier
 def classifier_size(folder):
-    read = classifier(folder)
-    change(folder / "config.json", "classifier", {"head_dim": 20_000})
-    return read
+    return classifier(folder, head_dim=20_000)
 
 
 @amplifier
