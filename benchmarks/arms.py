@@ -147,10 +147,8 @@ def needs(task: str, arm: str) -> list[str]:
 
 
 def flags_of(task: str, arm: str) -> list[str]:
-    settings = TASKS[task]
-    scheme = [f"--scheme={settings.scheme}"] if settings.scheme else []
-    more = settings.nothing if arm == "nothing" else settings.pretrained
-    return list(dict.fromkeys([*ARMS[arm], *settings.flags, *scheme, *more]))
+    more = TASKS[task].nothing if arm == "nothing" else TASKS[task].pretrained
+    return list(dict.fromkeys([*ARMS[arm], *TASKS[task].flags, *more]))
 
 
 def run(args: argparse.Namespace, arms: Sequence[str]) -> None:
@@ -175,17 +173,22 @@ def model_file(name: str) -> Path:
 
 
 def step_of(args: argparse.Namespace, seed: int, arm: str) -> steps.Step:
-    task, paths = TASKS[args.task], files(args)
-    result, folder = args.output / f"{arm}-{seed}{suffix(args.task)}", args.output / f"{arm}-{seed}"
-    models = {name: getattr(args, name) for name in MODELS}
-    flags = [f"--{part}_file={path}" for part, path in paths.items()]
-    flags += [*(flag.format(**models) for flag in flags_of(args.task, arm)), f"--seed={seed}"]
-    if task.script == "run_finetune.py":
-        return steps.Step(result, [[task.script, "train", *flags, f"--results={result}", *args.flags]])
-    train = [task.script, "train", *flags, f"--save_dir={folder}", "--overwrite", *args.flags]
-    predict = [task.script, "predict", f"--model_dir={folder}", f"--input={paths['test']}", f"--output={result}"]
-    predict += ["--data_format=columns"] * (task.script == "run_tag.py")
+    script, folder = TASKS[args.task].script, args.output / f"{arm}-{seed}"
+    result, models = Path(f"{folder}{suffix(args.task)}"), {name: getattr(args, name) for name in MODELS}
+    flags = [flag.format(**models) for flag in flags_of(args.task, arm)]
+    if script == "run_finetune.py":
+        return steps.Step(result, [train_command(args, seed, [*flags, f"--results={result}"])])
+    train = train_command(args, seed, [*flags, f"--save_dir={folder}", "--overwrite"])
+    predict = [script, "predict", f"--model_dir={folder}", f"--input={files(args)['test']}", f"--output={result}"]
+    predict += ["--data_format=columns"] * (script == "run_tag.py")
     return steps.Step(result, [train, predict], scratch=folder)
+
+
+def train_command(args: argparse.Namespace, seed: int, flags: Sequence[str]) -> list[str]:
+    """The command that trains for the task with the user's and other flags."""
+    task, data = TASKS[args.task], [f"--{part}_file={path}" for part, path in files(args).items()]
+    scheme = [f"--scheme={task.scheme}"] if task.scheme else []
+    return [task.script, "train", *data, *scheme, *flags, f"--seed={seed}", *args.flags]
 
 
 def suffix(task: str) -> str:
@@ -222,8 +225,10 @@ def write_columns(args: argparse.Namespace) -> None:
 
 def table(args: argparse.Namespace) -> list[str]:
     """Each arm's mean and standard deviation over seeds, and its difference from the baseline arm."""
-    scores = {arm: scores_by_seed(args, arm) for arm in ARMS}
-    scores = {arm: runs for arm, runs in scores.items() if runs}
+    paths = {arm: steps.results(args.output, arm, suffix(args.task)) for arm in ARMS}
+    scores = {
+        arm: {seed: scores_of(args, path, seed) for seed, path in runs.items()} for arm, runs in paths.items() if runs
+    }
     lines = []
     for measure in next(iter(next(iter(scores.values())).values()), {}) if scores else []:
         means = {arm: [float(run[measure].mean()) for run in runs.values()] for arm, runs in scores.items()}
@@ -249,23 +254,13 @@ def difference(args: argparse.Namespace, differences: np.ndarray) -> Difference:
     return clustered_bootstrap(differences.mean(axis=0), np.zeros(len(group)), group, groups="passages")
 
 
-def scores_by_seed(args: argparse.Namespace, arm: str) -> dict[int, dict[str, np.ndarray]]:
-    """Per run of an arm and measure, one value per test text; their mean is the score."""
-    scores = {"run_tag.py": tagged, "run_read.py": read, "run_finetune.py": classified}[TASKS[args.task].script]
-    paths = steps.results(args.output, arm, suffix(args.task))
-    return {seed: scores(args, path, seed) for seed, path in paths.items()}
-
-
-def classified(args: argparse.Namespace, result: Path, seed: int) -> dict[str, np.ndarray]:
-    return {"accuracy": steps.correct(result)}
-
-
-def read(args: argparse.Namespace, result: Path, seed: int) -> dict[str, np.ndarray]:
-    scores = score(read_dataset(files(args)["test"]).passages, disk.read_json(result, "predictions"), "zh")
-    return {"EM": scores.exact, "F1": scores.f1, "Rouge-L": scores.rouge}
-
-
-def tagged(args: argparse.Namespace, result: Path, seed: int) -> dict[str, np.ndarray]:
+def scores_of(args: argparse.Namespace, result: Path, seed: int) -> dict[str, np.ndarray]:
+    """Per measure, one value per test text; their mean is the run's score."""
+    if TASKS[args.task].script == "run_finetune.py":
+        return {"accuracy": steps.correct(result)}
+    if TASKS[args.task].script == "run_read.py":
+        read = score(read_dataset(files(args)["test"]).passages, disk.read_json(result, "predictions"), "zh")
+        return {"EM": read.exact, "F1": read.f1, "Rouge-L": read.rouge}
     gold, predicted = (read_columns(result, label=column) for column in (-2, -1))
     scheme = TASKS[args.task].scheme or detect_scheme(sentence.labels for sentence in gold)
     pairs = [tuple(set(spans(x.labels, scheme)) for x in pair) for pair in zip(gold, predicted, strict=True)]

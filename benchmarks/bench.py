@@ -7,14 +7,10 @@
 
 The peak R is the rate of a 2048 x 2048 float32 product in Paddle, measured before and after every run. The useful work per
 token is the LSTM's alone: F = 2 * layers * 2 * (2 * P * 4H + H * P) FLOP; in training 3 * (F + 2 * 2 * P * candidates).
-efficiency = real tokens/s * F / R: padding, character CNN and Python count against us. The LSTM's time beyond its share of
-the efficiency is due to products slower than R and elementwise operators.
+efficiency = real tokens/s * F / R: padding, character CNN and Python count against us.
 """
 
 import argparse
-import contextlib
-import inspect
-import json
 import resource
 import statistics
 import sys
@@ -22,7 +18,6 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,17 +31,16 @@ import elmo
 import script
 from elmo_core.config import PRESETS
 from elmo_core.files import checkpoint
-from elmo_core.machine import messages, products, runtime
+from elmo_core.machine import products, runtime
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
-from elmo_core.network import fused, lstmp, softmax
-from elmo_core.network.char_cnn import CharCNN
+from elmo_core.network import fused, softmax
 from elmo_core.network.matmul import chosen_precision
+from elmo_core.network.optimizer import Adagrad
 from elmo_core.network.token_tables import CachedTable
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import EOS, SPECIAL_TOKENS, LMBatch, Vocabulary
-from pretraining.optimizer import OPTIMIZERS
 from pretraining.prefetch import prefetched
 
 SHARED = PROJECT.parent / "shared" / "data"
@@ -68,17 +62,11 @@ def main() -> None:
     parser.add_argument("--runs", **arguments.COUNT, default=3, help="number of runs; the median is reported")
     parser.add_argument("--steps", **arguments.COUNT, default=10, help="train: steps per run")
     arguments.add(parser, "precision")
-    parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     runtime.set_device("cpu")
     script.seed_everything(0)
-    result = measurements[args.what](args)
-    if args.json:
-        print(json.dumps(result))
-        return
-    for name, value in result.items():
-        shown = ", ".join(f"{key} {part:.1%}" for key, part in value.items()) if isinstance(value, dict) else value
-        print(f"{name:22} {shown:,.4g}" if isinstance(shown, float | int) else f"{name:22} {shown}")
+    for name, value in measurements[args.what](args).items():
+        print(f"{name:22} {value:,.4g}" if isinstance(value, float | int) else f"{name:22} {value}")
 
 
 # Measurements
@@ -92,10 +80,9 @@ def encode(args: argparse.Namespace) -> dict:
     tokens = sum(map(len, sentences))
     flop_per_token = lstm_flop(embedder.config)
 
-    def run(clock: "Clock") -> tuple[int, float]:
+    def run() -> tuple[int, float]:
         embedder.token_table = CachedTable(embedder.bilm.token_encoder, embedder.config, None)  # an empty cache
-        with clock.timing(CharCNN, "forward", "token encoder"), clock.timing(elmo, "run_layer", "LSTM"):
-            return tokens, seconds_of(embedder.encode, sentences)
+        return tokens, seconds_of(embedder.encode, sentences)
 
     where = {"text": str(first_existing(REVIEWS)), "sentences": len(sentences), "tokens": tokens}
     return {**where, **measured(run, args.runs, flop_per_token, embedder.config)}
@@ -107,38 +94,25 @@ def train(args: argparse.Namespace) -> dict:
     corpus, vocabulary = training_text(args.vocab_size)
     config = elmo.ELMoConfig.preset(args.model_size, vocab_size=len(vocabulary))
     training_step, random = TrainingStep(config, args.batch_size), np.random.default_rng(0)
-
-    def step(clock: "Clock") -> None:
-        with clock.part("data"):
-            batch = next(batches)
-            candidates = softmax.draw_candidates(len(vocabulary), args.candidates, random)
-        training_step(batch, candidates, clock.lap)
-
     flop_per_token = 3 * (lstm_flop(config) + 2 * 2 * config.projection_dim * args.candidates)
 
-    def run(clock: "Clock") -> tuple[int, float]:
-        with (
-            clock.timing(CharCNN, "forward", "token encoder"),
-            clock.timing(elmo, "run_layer", "LSTM"),
-            clock.timing(lstmp.LayerFunction, "backward", "LSTM backward"),
-            clock.timing(softmax.Softmax, "losses", "softmax"),
-            clock.timing(softmax.SampledLoss, "backward", "softmax backward"),
-        ):
-            seconds = sum(seconds_of(step, clock) for _ in range(args.steps))
-        parts = clock.seconds
-        backward = {part: parts.pop(f"{part} backward") for part in ("LSTM", "softmax")}
-        backward["token encoder"] = parts.pop("backward") - sum(backward.values())  # the rest
-        for part, seconds_backward in backward.items():
-            parts[part] += seconds_backward
-        del parts["forward"], parts["exchange"]  # the forward pass is timed by part; there is one rank
-        return args.steps * args.batch_size * STEPS, seconds
+    def run(steps: int = args.steps) -> tuple[int, float]:
+        clock.seconds.clear()
+        clock.last = began = time.perf_counter()
+        for _ in range(steps):
+            batch = next(batches)
+            candidates = softmax.draw_candidates(len(vocabulary), args.candidates, random)
+            clock.lap("data")
+            training_step(batch, candidates, clock.lap)
+        return steps * args.batch_size * STEPS, clock.last - began
 
+    clock = Clock()
     with prefetched(dataset.TrainStream(corpus, vocabulary, args.batch_size, STEPS)) as batches:
-        for _ in range(3):
-            step(Clock())
+        run(3)
         result = measured(run, args.runs, flop_per_token, config)
     where = {"text": str(first_existing(NEWS)), "vocabulary": len(vocabulary), "candidates": args.candidates}
-    return {**where, **result}
+    shares = {phase: f"{seconds / sum(clock.seconds.values()):.1%}" for phase, seconds in clock.seconds.items()}
+    return {**where, **result, **shares}  # of the time of the last run
 
 
 def data(args: argparse.Namespace) -> dict:
@@ -168,19 +142,11 @@ def latency(args: argparse.Namespace) -> dict:
 
 
 def operators(args: argparse.Namespace) -> dict:
-    """Number of operators in a training step, each a launch or two on a GPU, and their overhead.
-
-    The overhead is measured with a model too small for arithmetic to matter: the minimum over many steps, on one thread of
-    an otherwise idle machine.
-    """
+    """Number of operators in a training step, each a launch or two on a GPU."""
     fused.kernel = lambda: None
     corpus, vocabulary = training_text(args.vocab_size)
     config = elmo.ELMoConfig.preset("small", vocab_size=len(vocabulary))
-    counts = count_operators(same_step(config, corpus, vocabulary, args.candidates))
-    tiny = {"projection_dim": 8, "cell_dim": 16, "character_dim": 4, "filters": [(width, 2) for width in range(1, 8)]}
-    step = same_step(replace(config, **tiny), corpus, vocabulary, candidates=64)
-    times = [1000 * seconds_of(step) for _ in range(20 * args.runs)]
-    return {**counts, "at P 8, H 16, ms": min(times), "their median, ms": statistics.median(times)}
+    return count_operators(same_step(config, corpus, vocabulary, args.candidates))
 
 
 # Shared with the other benchmarks
@@ -189,9 +155,9 @@ def operators(args: argparse.Namespace) -> dict:
 class TrainingStep:
     """Training steps of a random model: forward, backward, exchange of gradients, clipping and update."""
 
-    def __init__(self, config: elmo.ELMoConfig, rows: int, optimizer: str = "adagrad", ranks: Ranks | None = None):
+    def __init__(self, config: elmo.ELMoConfig, rows: int, ranks: Ranks | None = None):
         self.bilm, self.ranks = elmo.BiLM(config), ranks
-        self.optimizer = OPTIMIZERS[optimizer](self.bilm.named_parameters(), 0.2, max_grad_norm=10.0)
+        self.optimizer = Adagrad(self.bilm.named_parameters(), 0.2, max_grad_norm=10.0)
         self.state = self.bilm.zero_state(rows)
 
     def __call__(self, batch: LMBatch, candidates, on_phase: Callable[[str], None] = lambda phase: None) -> None:
@@ -208,9 +174,9 @@ class TrainingStep:
         on_phase("update")
 
 
-def same_step(config: elmo.ELMoConfig, corpus, vocabulary: Vocabulary, candidates: int, rows: int = 64) -> Callable:
-    """A function that repeats a training step with the same batch, and has already been called once."""
-    training_step, batch = TrainingStep(config, rows), next(dataset.TrainStream(corpus, vocabulary, rows, STEPS))
+def same_step(config: elmo.ELMoConfig, corpus, vocabulary: Vocabulary, candidates: int) -> Callable:
+    """A function that repeats a training step with the same batch of 64 rows, and has already been called once."""
+    training_step, batch = TrainingStep(config, 64), next(dataset.TrainStream(corpus, vocabulary, 64, STEPS))
     drawn = softmax.draw_candidates(len(vocabulary), candidates, np.random.default_rng(0))
     training_step(batch, drawn)
     return lambda: training_step(batch, drawn)
@@ -243,39 +209,16 @@ class Clock:
         began, self.last = self.last, time.perf_counter()
         self.seconds[name] += self.last - began
 
-    @contextlib.contextmanager
-    def part(self, name: str):
-        began = time.perf_counter()
-        yield
-        self.seconds[name] += time.perf_counter() - began
-
-    @contextlib.contextmanager
-    def timing(self, owner, attribute: str, name: str):
-        """In a with block, time every call of a module's or class's attribute."""
-        original, call = inspect.getattr_static(owner, attribute), getattr(owner, attribute)
-
-        def timed(*arguments, **options):
-            with self.part(name):
-                return call(*arguments, **options)
-
-        setattr(owner, attribute, staticmethod(timed) if isinstance(original, staticmethod) else timed)
-        yield
-        setattr(owner, attribute, original)
-
 
 def measured(run, runs: int, flop_per_token: float, config: elmo.ELMoConfig) -> dict:
-    """Rates of several runs, each between two measurements of R, and how the median run spent its time."""
-    results = []
-    rate = matrix_rate()
+    """Rates of several runs, each between two measurements of R: those of the median run."""
+    results, rate = [], matrix_rate()
     for _ in range(runs):
-        clock = Clock()
-        tokens, seconds = run(clock)
+        tokens, seconds = run()
         before, rate = rate, matrix_rate()
         peak = (before + rate) / 2
-        results.append((tokens / seconds * flop_per_token / peak, tokens / seconds, peak, seconds, clock.seconds))
-    efficiency, speed, peak, seconds, parts = sorted(results, key=lambda result: result[0])[len(results) // 2]
-    shares = {name: part / seconds for name, part in parts.items()}
-    shares["rest"] = 1 - sum(shares.values())
+        results.append((tokens / seconds * flop_per_token / peak, tokens / seconds, peak))
+    efficiency, speed, peak = sorted(results)[len(results) // 2]
     return {
         "model": f"P {config.projection_dim}, H {config.cell_dim}, {config.n_layers} layers",
         "R, GFLOP/s": peak / 1e9,
@@ -283,15 +226,14 @@ def measured(run, runs: int, flop_per_token: float, config: elmo.ELMoConfig) -> 
         "efficiency": efficiency,
         "efficiencies": " ".join(f"{result[0]:.3f}" for result in results),
         "peak memory, MB": peak_memory() / 2**20,
-        "time": shares,
     }
 
 
-def matrix_rate(size: int = 2048) -> float:
+def matrix_rate() -> float:
     """FLOP/s of a square product, median of seven."""
-    a = paddle.randn([size, size])
+    a = paddle.randn([2048, 2048])
     times = [seconds_of(paddle.matmul, a, a) for _ in range(8)]
-    return 2 * size**3 / statistics.median(times[1:])
+    return 2 * 2048**3 / statistics.median(times[1:])
 
 
 def seconds_of(work: Callable, *arguments, clock: Callable[[], float] = time.perf_counter) -> float:
@@ -336,10 +278,6 @@ def polarity_sentences() -> list[list[str]]:
 def training_text(vocab_size: int) -> tuple[Corpus, Vocabulary]:
     """The 1 Billion Word sample, or ours, and a vocabulary of its words, filled up to the given size."""
     n_words = vocab_size - len(SPECIAL_TOKENS)
-    if n_words < 1:
-        raise messages.UserError(
-            f"--vocab_size {vocab_size}: expected {len(SPECIAL_TOKENS) + 1} or more, special tokens included."
-        )
     corpus = Corpus(first_existing(NEWS))
     counts = Counter(token for path in corpus.paths for sentence in read_sentences(path) for token in sentence)
     words = sorted(counts, key=lambda word: (-counts[word], word))[:n_words]

@@ -10,7 +10,7 @@ import argparse
 import itertools
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +30,11 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.network import matmul, softmax
 from pretraining.meter import memory_in_use
 
-PRODUCTS = "float32", "tf32", "bfloat16"
+PRODUCTS = (
+    "float32",
+    "tf32",
+    "bfloat16",
+)  # as run_pretrain.py computes by default, with --tf32, with --precision=bfloat16
 WINDOWS = 13.3  # filter windows per token, with tokens of similar lengths encoded together
 
 
@@ -43,37 +47,32 @@ def products_flop(config: ELMoConfig, rows: int, candidates: int, distinct: floa
 
 
 def measure(args: argparse.Namespace, ranks: Ranks) -> None:
+    """Print a Markdown table of training steps, each row as soon as it is measured."""
     device = paddle.get_device()
     name = paddle.device.cuda.get_device_name() if device.startswith("gpu") else "CPU"
+
+    def show(cells: Sequence) -> None:
+        if ranks.is_main:
+            print(f"| {' | '.join(map(str, cells))} |", flush=True)
+
     if ranks.is_main:
         print(f"{device} ({name}), {ranks.size} processes, Paddle {paddle.__version__}")
     parts = ["forward", "backward", "exchange", "update"]
     columns = ["tokens/s", "ms", "host ms", "launches", "TFLOP/s", *(f"{part} ms" for part in parts), "MB", "distinct"]
-    show(["model", "rows", "products", *columns], trainings(args, ranks), ranks)
-
-
-def trainings(args: argparse.Namespace, ranks: Ranks) -> Iterator[list]:
-    """Yield the rows of the table of training steps."""
+    header = ["model", "rows", "products", *columns]
+    show(header)
+    show(["---"] * len(header))
     corpus, vocabulary = training_text(args.vocab_size)
-    for size, rows, precision in itertools.product(args.model_size, args.rows, possible_products()):
-        choose_products(precision)
+    possible = PRODUCTS[:2] if matmul.bfloat16_problem(device) else PRODUCTS
+    for size, rows, precision in itertools.product(args.model_size, args.rows, possible):
+        products.use_tf32(precision == "tf32")
+        products.use("bfloat16" if precision == "bfloat16" else "float32")
         config = ELMoConfig.preset(size, vocab_size=len(vocabulary))
         try:
             measured = training(args, ranks, config, corpus, vocabulary, rows)
         except (MemoryError, OSError) as error:  # OSError: out of memory in a backward pass
             measured = ["out of memory?", " ".join(str(error).split())[-200:]]
-        yield [size, rows, precision, *measured]
-    choose_products("float32")
-
-
-def possible_products() -> Sequence[str]:
-    return PRODUCTS[:2] if matmul.bfloat16_problem(paddle.get_device()) else PRODUCTS
-
-
-def choose_products(precision: str) -> None:
-    """Compute products as run_pretrain.py does by default, with --tf32 or --precision=bfloat16."""
-    products.use_tf32(precision == "tf32")
-    products.use("bfloat16" if precision == "bfloat16" else "float32")
+        show([size, rows, precision, *measured])
 
 
 def training(args, ranks: Ranks, config: ELMoConfig, corpus, vocabulary, rows: int) -> list[str]:
@@ -118,13 +117,6 @@ def training(args, ranks: Ranks, config: ELMoConfig, corpus, vocabulary, rows: i
 def synchronise() -> None:
     if paddle.get_device().startswith("gpu"):
         paddle.device.cuda.synchronize()
-
-
-def show(header: Sequence[str], table: Iterable[Sequence], ranks: Ranks) -> None:
-    """Print a Markdown table on rank 0, each row as soon as it is computed."""
-    for line in itertools.chain([header, ["---"] * len(header)], table, [None]):
-        if ranks.is_main:
-            print(f"| {' | '.join(map(str, line))} |" if line else "", flush=True)
 
 
 def main() -> None:

@@ -35,6 +35,7 @@ import steps
 import script
 from elmo import ELMoEmbedder
 from elmo_core.machine import disk, runtime
+from elmo_core.machine.cosines import unit
 from elmo_core.machine.optional import import_optional
 from elmo_core.text.language import HAN
 from elmo_core.text.noise import KINDS, add_noise
@@ -83,30 +84,20 @@ def run(args: argparse.Namespace) -> None:
         vectors["fasttext"] = str(fasttext(args, words))
     inputs = {name: [f"--init_from_ckpt={path}"] for name, path in elmos.items()}
     inputs |= {name: ["--init_from_ckpt=none", f"--word_vectors={path}"] for name, path in vectors.items()}
-    cosines = {}
-    for name in inputs:
-        result = args.output / "cosines" / f"{name}.json"
+    trainings, todo, cosines = [], [], {}
+    for seed, name in itertools.product(args.seeds, inputs):
+        result, folder = args.output / f"{name}-{seed}.json", args.output / f"model-{name}-{seed}"
         if not result.exists():
-            disk.write_json(result, cosines_of(vectors_of(elmos.get(name), vectors.get(name)), noisy, args.sentences))
-        cosines[name] = disk.read_json(result, "cosines")
-    runs = itertools.product(args.seeds, inputs)
-    todo = [(seed, name) for seed, name in runs if not (args.output / f"{name}-{seed}.json").exists()]
-    steps.run([training(args, seed, name, inputs[name]) for seed, name in todo], args.jobs)
-    shares = changed(noisy)
-    for seed, name in todo:
-        folder = args.output / f"model-{name}-{seed}"
-        results = {"score": scores_of(args, folder, noisy), "cosine": cosines[name], "changed": shares}
-        disk.write_json(args.output / f"{name}-{seed}.json", results)
+            flags = [*inputs[name], *TASKS[args.task], f"--save_dir={folder}", "--overwrite"]
+            trainings.append(steps.Step(folder / CARD, [arms.train_command(args, seed, flags)]))
+            todo.append((name, result, folder))
+    steps.run(trainings, args.jobs)
+    for name, result, folder in todo:
+        if name not in cosines:
+            cosines[name] = cosines_of(vectors_of(elmos.get(name), vectors.get(name)), noisy, args.sentences)
+        scores = scores_of(args, folder, noisy)
+        disk.write_json(result, {"score": scores, "cosine": cosines[name], "changed": changed(noisy)})
         shutil.rmtree(folder)
-
-
-def training(args: argparse.Namespace, seed: int, name: str, inputs: list[str]) -> steps.Step:
-    folder = args.output / f"model-{name}-{seed}"
-    flags = [f"--{part}_file={path}" for part, path in arms.files(args).items()] + [*inputs, *TASKS[args.task]]
-    if arms.TASKS[args.task].scheme:
-        flags.append(f"--scheme={arms.TASKS[args.task].scheme}")
-    command = [arms.TASKS[args.task].script, "train", *flags, f"--seed={seed}", f"--save_dir={folder}", "--overwrite"]
-    return steps.Step(folder / CARD, [[*command, *args.flags]])
 
 
 # Noise
@@ -165,6 +156,15 @@ def words_of(parts: Sequence[Part]) -> list[str]:
     return [word for _, words in parts for word in words]
 
 
+def measured(noisy: Noisy, measure: Callable[[list[list[Part]]], float]) -> dict[str, dict[float, float]]:
+    """A measure of the test set by kind and share, of the clean one taken once."""
+    clean = measure(next(iter(noisy.values()))[0.0])
+    return {
+        kind: {share: measure(test) if share else clean for share, test in by_share.items()}
+        for kind, by_share in noisy.items()
+    }
+
+
 def changed(noisy: Noisy) -> dict[str, dict[float, float]]:
     """The share of the words that were changed, by kind and share: some words have no such misprint."""
     clean = list(map(words_of, next(iter(noisy.values()))[0.0]))
@@ -173,7 +173,7 @@ def changed(noisy: Noisy) -> dict[str, dict[float, float]]:
         pairs = zip(clean, test, strict=True)
         return sum(end - begin for pair in pairs for begin, end, *_ in changes(*pair)) / sum(map(len, clean))
 
-    return {kind: {share: share_of(test) for share, test in by_share.items()} for kind, by_share in noisy.items()}
+    return measured(noisy, share_of)
 
 
 def changes(clean: Sequence[str], parts: Sequence[Part]) -> list[tuple[int, int, int, int]]:
@@ -211,20 +211,18 @@ def vectors_of(elmo: str | None, vectors: str | None) -> Vectors:
 
 def cosines_of(vectors: Vectors, noisy: Noisy, n: int) -> dict[str, dict[float, float]]:
     """Mean cosine of changed words to their clean vectors, by kind and share. Several words are their mean."""
-    cosines: dict[str, dict[float, float]] = {}
-    for kind, by_share in noisy.items():
-        clean = [words_of(parts) for parts in by_share[0.0][:n] if parts]
-        before = vectors(clean)
-        for share in SHARES:
-            test = [parts for parts in by_share[share][:n] if parts]
-            of_words = []
-            for x, y, sentence, parts in zip(before, vectors(list(map(words_of, test))), clean, test, strict=True):
-                for a, b, c, d in changes(sentence, parts):
-                    mine, other = x[:, a:b].mean(axis=1), y[:, c:d].mean(axis=1)  # (layers, D)
-                    norms = np.linalg.norm(mine, axis=-1) * np.linalg.norm(other, axis=-1)
-                    of_words.append(np.mean((mine * other).sum(axis=-1) / np.maximum(norms, 1e-12)))
-            cosines.setdefault(kind, {})[share] = float(np.mean(of_words)) if of_words else 1.0
-    return cosines
+    clean = [words_of(parts) for parts in next(iter(noisy.values()))[0.0][:n] if parts]
+    before = vectors(clean)
+
+    def cosine(test: list[list[Part]]) -> float:
+        test, of_words = [parts for parts in test[:n] if parts], []
+        for x, y, sentence, parts in zip(before, vectors(list(map(words_of, test))), clean, test, strict=True):
+            for a, b, c, d in changes(sentence, parts):
+                pair = unit(np.stack([x[:, a:b].mean(axis=1), y[:, c:d].mean(axis=1)]))  # (2, layers, D)
+                of_words.append(pair.prod(axis=0).sum(axis=-1).mean())
+        return float(np.mean(of_words)) if of_words else 1.0
+
+    return {kind: {share: cosine(by_share[share]) for share in SHARES} for kind, by_share in noisy.items()}
 
 
 def scores_of(args: argparse.Namespace, folder: Path, noisy: Noisy) -> dict[str, dict[float, float]]:
@@ -244,11 +242,7 @@ def scores_of(args: argparse.Namespace, folder: Path, noisy: Noisy) -> dict[str,
             noisy = [replace(s, tokens=words_of(p), labels=labels_of(s.labels, p, scheme)) for s, p in pairs]
             return tagger.score(noisy).value
 
-    clean = score(next(iter(noisy.values()))[0.0])
-    return {
-        kind: {share: score(test) if share else clean for share, test in by_share.items()}
-        for kind, by_share in noisy.items()
-    }
+    return measured(noisy, score)
 
 
 def labels_of(labels: Sequence[str], parts: Sequence[Part], scheme: str) -> list[str]:
