@@ -67,14 +67,6 @@ def _lm_batch(segments: list[Segment], lengths: np.ndarray, steps: int, lexicon:
     return LMBatch(tokens, *(pad_rows(ids, lengths, steps) for ids in packed), lengths)
 
 
-def lm_batch(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, input: str = "char") -> LMBatch:
-    """One sentence per row, to score sentences independently; T = longest + 1."""
-    lexicon = Lexicon(vocabulary, input)
-    rows = [_Sentence(lexicon.ids([BOS, *sentence, EOS])[None]) for sentence in sentences]
-    lengths = np.array([sentence.n_left for sentence in rows], np.int64)
-    return _lm_batch([(s, 0, s.n_left) for s in rows], lengths, lengths.max(), lexicon)
-
-
 class _RowStreams:
     """B rows of running sentences, from which batches are cut. noise: the share of words read with a misprint."""
 
@@ -265,7 +257,7 @@ class TrainStream:
         else:
             reordering |= {"rank", "world_size"}
         differing = "; ".join(changes.values())
-        epoch, history = min(position["epoch"] for position in positions), own_position.get("history")
+        epoch, history = min(position["epoch"] for position in positions), own_position["history"]
         if reordering & changes.keys():  # in another order, sentences already read cannot be told from the others
             log.warning(f"The data is read from the beginning of epoch {epoch}: {differing}.")
             self._reset(epoch)

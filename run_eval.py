@@ -38,7 +38,7 @@ from elmo_core.text.text_files import read_lines, read_sentences
 from elmo_core.text.tokens import LMBatch, Vocabulary
 from elmo_core.weights import model_files
 from pretraining.model import check_vocabulary
-from pretraining.perplexity import Score, evaluate, score_sentences
+from pretraining.perplexity import Score, evaluate
 
 PLOTTED = 20  # sentences
 
@@ -72,9 +72,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
             "with --per_sentence, --per_token or --plot: whole sentences are read",
         ),
         "batch_size": (args.context == "carry", "with --context=carry: the text is a single stream"),
-        "context": (not of_words, "without --per_token or --plot"),
-        "lang": (not of_words, "without --per_token or --plot"),
-        "user_dict": (not of_words, "without --per_token or --plot"),
+        **dict.fromkeys(("context", "lang", "user_dict"), (not of_words, "without --per_token or --plot")),
         "font": (not args.plot or args.plot.suffix.lower() != ".png", "without --plot FILE.png"),
     }
     for name, (applies, why) in without_effect.items():
@@ -110,7 +108,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     total, hidden = -(-counts.predictions // ranks.size), None if ranks.is_main else True
     with tqdm(total=total, unit=" predictions", unit_scale=True, disable=hidden, leave=False) as bar:
         if args.per_sentence:
-            score = write_scores(args.per_sentence, bilm, corpus, vocabulary, args.batch_size, bar)
+            embedder = elmo.ELMoEmbedder((bilm, vocabulary), args.batch_size, args.device)
+            score = write_scores(args.per_sentence, embedder, corpus, bar)
         else:
             stream = dataset.EvalStream(corpus, vocabulary, args.batch_size, args.unroll_steps, bilm.config.input)
             own_batches = (batch.take(slice(ranks.rank, None, ranks.size)) for batch in stream)
@@ -145,17 +144,17 @@ def with_progress(batches: Iterable[LMBatch], bar: tqdm) -> Iterator[LMBatch]:
         bar.update(int(batch.lengths.sum()))
 
 
-def write_scores(path: Path, bilm: elmo.BiLM, corpus: Corpus, vocabulary: Vocabulary, batch_size: int, bar) -> Score:
+def write_scores(path: Path, embedder: elmo.ELMoEmbedder, corpus: Corpus, bar: tqdm) -> Score:
     """Write one score per line of the corpus. Returns their sum, without blank lines."""
     lines = itertools.chain.from_iterable(map(read_sentences, corpus.paths))
     total = Score()
     with disk.atomic_write(path) as file:
         file.write("forward\tbackward\tmean\n")
-        for score in score_sentences(bilm, lines, vocabulary, batch_size):
-            mean = (score.forward_sum + score.backward_sum) / 2
-            file.write(f"{score.forward_sum:.6f}\t{score.backward_sum:.6f}\t{mean:.6f}\n")
-            total += score if score.predictions > 1 else Score()
-            bar.update(score.predictions)
+        for records in embedder.iter_surprisal(lines, base=math.e):
+            forward, backward = (-nats for nats in records.total())
+            file.write(f"{forward:.6f}\t{backward:.6f}\t{(forward + backward) / 2:.6f}\n")
+            total += Score(forward, backward, len(records)) if len(records) > 1 else Score()
+            bar.update(len(records))
     return total
 
 

@@ -3,14 +3,12 @@
 In a sentence of n words each direction makes n + 1 predictions: the words and the marker at the end.
 """
 
-import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 
-import dataset
 from elmo import BiLM
-from elmo_core.text.tokens import LMBatch, Vocabulary, restore_order, sentence_batches
+from elmo_core.text.tokens import LMBatch
 
 
 def perplexity(loss: float) -> float:
@@ -61,18 +59,3 @@ def evaluate(bilm: BiLM, batches: Iterable[LMBatch]) -> Score:
         forward, backward, state = bilm.log_probabilities(batch, state)
         total += Score(float(forward.sum()), float(backward.sum()), int(batch.lengths.sum()))
     return total
-
-
-def score_sentences(
-    bilm: BiLM, sentences: Iterable[Sequence[str]], vocabulary: Vocabulary, batch_size: int
-) -> Iterator[Score]:
-    """Yield the score of each sentence, in order, each from the zero state."""
-
-    def scores() -> Iterator[tuple]:
-        for positions, group in sentence_batches(sentences, batch_size, 64 * batch_size):
-            batch = dataset.lm_batch(group, vocabulary, bilm.config.input)
-            forward, backward, _ = bilm.log_probabilities(batch)
-            sums = forward.sum(axis=1).tolist(), backward.sum(axis=1).tolist(), batch.lengths.tolist()
-            yield positions, itertools.starmap(Score, zip(*sums, strict=True))
-
-    yield from restore_order(scores())

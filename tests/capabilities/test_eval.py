@@ -225,16 +225,16 @@ def test_a_plot_shows_the_first_sentences_and_alone_reads_no_others(model, tmp_p
 
 
 def test_an_interrupted_run_leaves_the_earlier_file(model, text, tmp_path, monkeypatch, capsys):
-    scores, calls, log_probabilities = tmp_path / "scores", iter(range(50)), BiLM.log_probabilities
+    scores, calls, encode = tmp_path / "scores", iter(range(50)), BiLM.encode
     scores.write_text("earlier", encoding="utf-8")
 
-    def interrupted(*arguments):
+    def interrupted(*arguments, **options):
         if next(calls, None) is None:
             assert len(list(tmp_path.iterdir())) == 2, "the new file is not begun"
             raise KeyboardInterrupt
-        return log_probabilities(*arguments)
+        return encode(*arguments, **options)
 
-    monkeypatch.setattr(BiLM, "log_probabilities", interrupted)
+    monkeypatch.setattr(BiLM, "encode", interrupted)
     with pytest.raises(KeyboardInterrupt):
         evaluate(capsys, model, text[0], "--batch_size=1", "--per_sentence", scores)
     assert list(tmp_path.iterdir()) == [scores] and scores.read_text(encoding="utf-8") == "earlier"

@@ -18,7 +18,6 @@ import tiny
 from copies import COPIES
 from reference import assert_close
 
-import dataset
 import elmo
 from elmo import ELMo, ELMoConfig, ELMoEmbedder
 from elmo_core.files import checkpoint
@@ -101,7 +100,7 @@ def reference_state(state):
 @pytest.mark.usefixtures("implementation")
 def test_training_loss_and_state_equal_the_reference(variant, sampled):
     vocabulary = Vocabulary(tiny.WORDS)
-    batch = dataset.lm_batch([s for s in SENTENCES if s], vocabulary, variant.config.input)
+    batch = tiny.lm_batch([s for s in SENTENCES if s], vocabulary, variant.config.input)
     state = random_state(variant, len(batch.lengths))
     candidates = draw_candidates(len(tiny.WORDS), 6 if sampled else 0, np.random.Generator(np.random.Philox(3)))
     expected_counts = np.ones(len(tiny.WORDS))
@@ -128,7 +127,7 @@ def test_half_precision_stays_near_the_reference_and_spares_evaluation(n_candida
     """bfloat16 has 8 bits: the loss is within 1 %, the gradients within 5 % of those in float64, where no clip or maximum
     jumps.
     """
-    batch = dataset.lm_batch(SENTENCES, Vocabulary(tiny.WORDS), "word")
+    batch = tiny.lm_batch(SENTENCES, Vocabulary(tiny.WORDS), "word")
     candidates = draw_candidates(len(tiny.WORDS), n_candidates, np.random.Generator(np.random.Philox(3)))
     actual = {}
     for name, dtype in (("exact", "float64"), ("half", "float32")):
@@ -156,7 +155,7 @@ def test_training_gradients_equal_finite_differences(input_kind, n_candidates):
     """For every weight, in float64: with ragged rows, active clips, the sampled softmax, and a task network on top."""
     bilm = tiny.random_bilm("float64", input=input_kind)
     vocabulary = Vocabulary(tiny.WORDS)
-    batch = dataset.lm_batch(SENTENCES, vocabulary, input_kind)
+    batch = tiny.lm_batch(SENTENCES, vocabulary, input_kind)
     state = random_state(bilm, len(SENTENCES))
     candidates = draw_candidates(len(tiny.WORDS), n_candidates, np.random.Generator(np.random.Philox(3)))
 
@@ -523,7 +522,7 @@ def test_memory_does_not_grow(model):
 
 def test_dropout_of_the_language_model_is_for_training_only():
     """A rate near 0 gives the loss without dropout, 0.5 does not, and evaluation has none."""
-    bilm, batch = tiny.random_bilm(), dataset.lm_batch(SENTENCES, Vocabulary(tiny.WORDS))
+    bilm, batch = tiny.random_bilm(), tiny.lm_batch(SENTENCES, Vocabulary(tiny.WORDS))
     candidates = draw_candidates(len(tiny.WORDS), 0, np.random.default_rng(0))
 
     def loss(dropout):

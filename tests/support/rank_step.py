@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import tiny
 
-from dataset import lm_batch
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.softmax import draw_candidates
@@ -29,7 +28,7 @@ def step(ranks: Ranks, kind: str, optimizer_name: str, n_candidates: int) -> dic
     values = {}
     for number in range(2):  # the second with moments of the first
         candidates = draw_candidates(len(WORDS), n_candidates, np.random.default_rng(number))
-        batch: LMBatch = lm_batch(sentences[ranks.rank :: ranks.size], vocabulary, bilm.config.input)
+        batch: LMBatch = tiny.lm_batch(sentences[ranks.rank :: ranks.size], vocabulary, bilm.config.input)
         losses, _ = bilm(batch, bilm.zero_state(len(batch.lengths)), candidates)
         (sum(losses) / 2 * 20).backward()
         ranks.average_gradients(bilm.parameters())

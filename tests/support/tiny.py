@@ -1,15 +1,17 @@
 """Tiny random models with distinct, coprime dimensions, and their weights for the reference."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import reference
 
+import dataset
 from elmo import BiLM, ELMoConfig, ELMoEmbedder
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.row_gradients import row_gradient
 from elmo_core.text.characters import CharTable
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.tokens import BOS, EOS, Lexicon, LMBatch, Vocabulary
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "bank", "of", "river", "苹果", "很", "a", "longerword", "q"]
 CHAR = {
@@ -34,6 +36,14 @@ SENTENCES = [
 def char_ids(tokens: list[str]) -> np.ndarray:
     """(n, C) int32 character ids of tokens."""
     return CharTable(tokens).rows(np.arange(len(tokens)))
+
+
+def lm_batch(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, input: str = "char") -> LMBatch:
+    """One sentence per row, from its beginning; T = longest + 1."""
+    lexicon = Lexicon(vocabulary, input)
+    rows = [dataset._Sentence(lexicon.ids([BOS, *sentence, EOS])[None]) for sentence in sentences]
+    lengths = np.array([sentence.n_left for sentence in rows], np.int64)
+    return dataset._lm_batch([(s, 0, s.n_left) for s in rows], lengths, lengths.max(), lexicon)
 
 
 def random_bilm(dtype: str = "float32", seed: int = 1, scale: float = 2.0, **changes) -> BiLM:

@@ -5,9 +5,9 @@ import shutil
 import numpy as np
 import pytest
 import reference
+import tiny
 
 import convert
-from dataset import lm_batch
 from elmo import ELMoEmbedder, load_bilm
 from elmo_core.files import checkpoint
 from elmo_core.machine.messages import UserError
@@ -79,7 +79,7 @@ def test_layers_and_predictions_are_those_of_its_own_network(tmp_path, bias_hh, 
     reference.assert_close(ELMoEmbedder(tmp_path / "out").encode(SENTENCES), expected_vectors)
 
     bilm, vocabulary = load_bilm(tmp_path / "out", softmax=True)
-    scores, _, _ = bilm.log_probabilities(lm_batch([SENTENCES[0]], vocabulary))
+    scores, _, _ = bilm.log_probabilities(tiny.lm_batch([SENTENCES[0]], vocabulary))
     order, state = ["UNK", "<S>", "</S>", *WORDS], reference.start_state(parameters, 1)["forward"]
     for step, word in enumerate(["the", "bank", "of", "</S>"]):
         sentence, target = [["<S>", *SENTENCES[0]][step]], [[order.index(word)]]
