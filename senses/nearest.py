@@ -109,14 +109,10 @@ def nearest_words(
     embedder: elmo.ELMoEmbedder, query_words: Sequence[str], background: Iterable[Sequence[str]]
 ) -> dict[str, list[tuple[str, float]]]:
     """The frequent words nearest to each query word in layer 0. background: sentences that give the frequencies."""
-    if not query_words:
-        return {}
     counts = Counter(itertools.chain.from_iterable(background))
     frequent = [token for token, _ in counts.most_common() if is_word(token) and is_known(token, embedder)]
-    texts = list(dict.fromkeys([*query_words, *frequent[:CANDIDATES]]))
-    vectors, rows = unit(embedder.encode_tokens(texts)), np.arange(len(texts))  # encoded once for all queries
-    neighbours = {word: nearest(vectors, vectors[k], rows != k, NEAREST_WORDS) for k, word in enumerate(query_words)}
-    return {word: [(texts[row], cosine) for row, cosine in pairs] for word, pairs in neighbours.items()}
+    candidates = [*query_words, *frequent[:CANDIDATES]]
+    return {word: embedder.most_similar(word, NEAREST_WORDS, candidates) for word in query_words}
 
 
 def is_known(word: str, embedder: elmo.ELMoEmbedder) -> bool:

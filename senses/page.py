@@ -9,14 +9,15 @@ import numpy as np
 
 from elmo_core.machine import disk
 from elmo_core.text.terminal import printable
-from senses.clusters import propose_senses
-from senses.nearest import nearest_others, same_sense_shares
+from senses.nearest import kmeans, nearest_others, same_sense_shares
 from senses.occurrences import Word
-from senses.picture import COLOURS, keywords, project
+from senses.picture import COLOURS, distinctiveness, keywords, project
 
 TEMPLATE = Path(__file__).with_name("page.html")
 NEIGHBOURS = 8  # per occurrence and layer
 SIDE = 10000  # side of the square of points
+MAX_GROUPS = 6  # of occurrences without gold senses
+SENTENCES_PER_GROUP = 3  # on average, at least
 DARK_COLOURS = ("#5aa9f0", "#ff8f4d", "#35c795", "#f29fd0", "#d6b23e", "#a5dcff", "#c7a0f0", "#bdbdbd")  # on black
 
 
@@ -72,6 +73,31 @@ def write_page(
     template = TEMPLATE.read_text(encoding="utf-8")
     with disk.atomic_write(path) as file:
         file.write(template.replace("{{data}}", text))
+
+
+def propose_senses(word: Word, layer: int, keywords: Sequence[str], seed: int) -> list[str]:
+    """A name per occurrence: its cluster's number, by size, and two of its keywords. All empty if there are too few.
+
+    keywords: of each occurrence's sentence. The number of clusters is the one with the best silhouette.
+    """
+    from sklearn.metrics import silhouette_score
+
+    vectors, n_sentences = word.vectors[layer], len(set(word.sentences))
+    candidates = [kmeans(vectors, n, seed) for n in range(2, min(MAX_GROUPS, n_sentences // SENTENCES_PER_GROUP) + 1)]
+    if not candidates:
+        return [""] * len(keywords)
+    groups = max(candidates, key=lambda groups: silhouette_score(vectors, groups))
+    total = Counter(" ".join(keywords).split())
+    names = {}
+    for number, (group, size) in enumerate(Counter(groups.tolist()).most_common(), 1):
+        counts = Counter(" ".join(keywords[k] for k in np.flatnonzero(groups == group)).split())
+
+        def score(token: str, counts: Counter = counts, size: int = size) -> float:
+            return distinctiveness(counts[token], size, total[token], len(keywords))
+
+        best = sorted(counts, key=lambda token: (-score(token), token))[:2]
+        names[group] = f"{number}: {' '.join(best)}"
+    return [names[group] for group in groups.tolist()]
 
 
 def _layers(word: Word, layers: Sequence[int], projection: str, seed: int) -> list[dict]:
