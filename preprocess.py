@@ -16,7 +16,11 @@ and as a baseline for ELMo.
 import argparse
 import shlex
 import time
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
+
+from tqdm import tqdm
 
 import args as arguments
 import script
@@ -25,18 +29,28 @@ from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.text.characters import MAX_BYTES
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.language import warn_if_unsegmented
-from elmo_core.text.text_files import NotUTF8
-from elmo_core.text.tokens import SPECIAL_TOKENS
+from elmo_core.text.text_files import NotUTF8, blocks
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from preprocessing import word2vec
 from preprocessing.raw_text import Options, make_corpus
-from preprocessing.vocabulary import count_tokens, make_vocabulary
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     files = {"nargs": "+", "metavar": "INPUT", "help": "files (also .gz), globs in quotes, or folders"}
-    add_text_arguments(commands.add_parser("text", help="raw text to a corpus of tokenised sentences"), files)
+    corpus = commands.add_parser("text", help="raw text to a corpus of tokenised sentences")
+    corpus.add_argument("input", **files)
+    arguments.add_settings(corpus, Options, "lang", "user_dict")
+    corpus.add_argument("--output", **arguments.DIR, required=True, help="folder for train/ and dev/")
+    corpus.add_argument("--overwrite", action="store_true", help="replace existing train/ and dev/")
+    arguments.add_settings(corpus.add_argument_group("input"), Options, "encoding", "undecodable", "document")
+    tokens = corpus.add_argument_group("sentences and tokens")
+    arguments.add_settings(tokens, Options, "lower", "nfkc", "negation", "min_tokens", "max_tokens")
+    parts = corpus.add_argument_group("shards and dev set")
+    arguments.add_settings(parts, Options, "shards", "dev_fraction", "dev_split", "seed")
+    processes = "worker processes; the result does not depend on their number"
+    parts.add_argument("--processes", **arguments.COUNT, default=runtime.n_cores(), help=processes)
 
     vocab = commands.add_parser("vocab", help="a corpus to a vocabulary")
     vectors = commands.add_parser("vectors", help="a corpus to word2vec vectors")
@@ -50,22 +64,6 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     vectors.add_argument("--dimensions", **arguments.COUNT, default=word2vec.DIMENSIONS, help="vector size")
     arguments.add(vectors, "seed")
     return parser.parse_args(argv)
-
-
-def add_text_arguments(parser: argparse.ArgumentParser, files: dict) -> None:
-    parser.add_argument("input", **files)
-    arguments.add_settings(parser, Options, "lang", "user_dict")
-    parser.add_argument("--output", **arguments.DIR, required=True, help="folder for train/ and dev/")
-    parser.add_argument("--overwrite", action="store_true", help="replace existing train/ and dev/")
-
-    reading = parser.add_argument_group("input")
-    arguments.add_settings(reading, Options, "encoding", "undecodable", "document")
-    tokens = parser.add_argument_group("sentences and tokens")
-    arguments.add_settings(tokens, Options, "lower", "nfkc", "negation", "min_tokens", "max_tokens")
-    parts = parser.add_argument_group("shards and dev set")
-    arguments.add_settings(parts, Options, "shards", "dev_fraction", "dev_split", "seed")
-    processes = "worker processes; the result does not depend on their number"
-    parts.add_argument("--processes", **arguments.COUNT, default=runtime.n_cores(), help=processes)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -101,14 +99,18 @@ def vocab(args: argparse.Namespace) -> None:
         raise UserError(f"--max_size {args.max_size}: expected {len(SPECIAL_TOKENS) + 1} or more, with special tokens.")
     paths = corpus_files(args)
     counts = count_tokens(paths)
-    vocabulary = make_vocabulary(counts, args.min_count, args.max_size)
+    vocabulary = Vocabulary.frequent(counts, args.min_count, args.max_size)
+    if not vocabulary.words:
+        raise UserError(
+            f"no token has a count of {args.min_count}. Expected text with tokens separated by white space."
+        )
     warn_if_unsegmented(paths[0], known=vocabulary)
     vocabulary.save(args.output)
     for marker in SPECIAL_TOKENS:
         if n := counts.pop(marker, 0):
             log.warning(f"{marker} occurs {format_count(n, 'times')} in the corpus: it is only a special token.")
-    n_words, total = len(vocabulary) - len(SPECIAL_TOKENS), counts.total()
-    covered = sum(counts[word] for word in vocabulary.tokens[len(SPECIAL_TOKENS) :]) / total
+    n_words, total = len(vocabulary.words), counts.total()
+    covered = sum(counts[word] for word in vocabulary.words) / total
     distinct = format_count(len(counts), "distinct tokens")
     log.info(f"{args.output}: {n_words:,} of {distinct}, and the {len(SPECIAL_TOKENS)} special ones.")
     log.info(f"coverage of the text ({format_count(total, 'tokens')}): {covered:.2%}.")
@@ -118,6 +120,18 @@ def vocab(args: argparse.Namespace) -> None:
     train = args.input[0] if len(args.input) == 1 else "CORPUS"
     flags = f"--train_data_path={shlex.quote(train)} --vocab_file={shlex.quote(str(args.output))}"
     log.info(f"next: python run_pretrain.py {flags} --save_dir=checkpoints")
+
+
+def count_tokens(paths: Iterable[Path]) -> Counter:
+    """Count the tokens of a corpus."""
+    counts = Counter()
+    with tqdm(desc="count", unit=" tokens", unit_scale=True, disable=None) as progress:
+        for path in paths:
+            for text in blocks(path):
+                tokens = text.split()
+                counts.update(tokens)
+                progress.update(len(tokens))
+    return counts
 
 
 def vectors(args: argparse.Namespace) -> None:

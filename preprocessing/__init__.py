@@ -1,1 +1,1 @@
-"""From raw text to a corpus, a vocabulary or word vectors."""
+"""From raw text to a corpus or word vectors."""
