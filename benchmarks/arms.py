@@ -22,16 +22,11 @@ arm's span F1 is linearised into per-sentence contributions.
 import argparse
 import itertools
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
-PROJECT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(PROJECT))
-
 import steps
 from crossed import crossed_difference
 

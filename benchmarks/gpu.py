@@ -8,16 +8,10 @@ docs/scale.md explains the columns.
 
 import argparse
 import itertools
-import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
-
-PROJECT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(PROJECT))
-
 from bench import STEPS, Clock, TrainingStep, count_operators, lstm_flop, training_text
 
 import args as arguments
@@ -30,11 +24,14 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.network import matmul, softmax
 from pretraining.meter import memory_in_use
 
-PRODUCTS = (
-    "float32",
-    "tf32",
-    "bfloat16",
-)  # as run_pretrain.py computes by default, with --tf32, with --precision=bfloat16
+PRODUCTS = "float32", "tf32", "bfloat16"  # of run_pretrain.py, by default, with --tf32, with --precision=bfloat16
+SIZES = {  # of what is measured on a GPU, and on a CPU
+    "model_size": (["small", "original"], ["tiny"], "presets"),
+    "rows": ([128, 512, 2048], [4, 8], "batch sizes per GPU"),
+    "vocab_size": (800_000, 1_000, "vocabulary size"),
+    "candidates": (8192, 64, "sampled-softmax candidates"),
+    "steps": (20, 2, "steps per measurement"),
+}
 WINDOWS = 13.3  # filter windows per token, with tokens of similar lengths encoded together
 
 
@@ -122,24 +119,14 @@ def synchronise() -> None:
 def main() -> None:
     parser = arguments.parser(__doc__)
     arguments.add(parser, "device")
-    parser.add_argument(
-        "--model_size", nargs="+", choices=tuple(PRESETS), help="presets (default: small and original; on a CPU tiny)"
-    )
-    rows = "batch sizes per GPU (default: 128, 512 and 2048; on a CPU 4 and 8)"
-    parser.add_argument("--rows", nargs="+", **arguments.COUNT, help=rows)
-    parser.add_argument("--vocab_size", **arguments.COUNT, help="vocabulary size (default: 800,000; on a CPU 1,000)")
-    parser.add_argument(
-        "--candidates", **arguments.COUNT, help="sampled-softmax candidates (default: 8,192; on a CPU 64)"
-    )
-    parser.add_argument("--steps", **arguments.COUNT, help="steps per measurement (default: 20; on a CPU 2)")
+    for name, (on_gpu, on_cpu, text) in SIZES.items():
+        kind = {"choices": tuple(PRESETS)} if name == "model_size" else arguments.COUNT
+        several = {"nargs": "+"} if isinstance(on_gpu, list) else {}
+        parser.add_argument(f"--{name}", **kind, **several, help=f"{text} (default: {on_gpu}; on a CPU {on_cpu})")
     args = parser.parse_args()
-    on_gpu = runtime.set_device(args.device).startswith("gpu")
-    args.model_size = args.model_size or (["small", "original"] if on_gpu else ["tiny"])
-    args.rows = args.rows or ([128, 512, 2048] if on_gpu else [4, 8])
-    args.vocab_size = args.vocab_size or (800_000 if on_gpu else 1_000)
-    args.candidates = args.candidates or (8192 if on_gpu else 64)
-    args.steps = args.steps or (20 if on_gpu else 2)
-    measure(args, Ranks())
+    is_gpu = runtime.set_device(args.device).startswith("gpu")
+    parser.set_defaults(**{name: on_gpu if is_gpu else on_cpu for name, (on_gpu, on_cpu, _) in SIZES.items()})
+    measure(parser.parse_args(), Ranks())
 
 
 if __name__ == "__main__":

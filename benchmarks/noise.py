@@ -15,21 +15,15 @@ over the layers). Kinds that change nothing, such as the keyboard in Chinese, ar
 
 import argparse
 import itertools
-import os
 import re
 import shutil
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-import numpy as np
-
-PROJECT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(PROJECT))
-
 import arms
+import numpy as np
 import steps
 
 import script
@@ -37,6 +31,7 @@ from elmo import ELMoEmbedder
 from elmo_core.machine import disk, runtime
 from elmo_core.machine.cosines import unit
 from elmo_core.machine.optional import import_optional
+from elmo_core.text.figures import figure_file
 from elmo_core.text.language import HAN
 from elmo_core.text.noise import KINDS, add_noise
 from elmo_tasks.classification.classifier import Classifier
@@ -284,24 +279,19 @@ def table(folder: Path) -> list[str]:
 
 
 def draw(runs: dict[str, list[dict]], kinds: dict[str, dict], path: Path) -> None:
-    os.environ.setdefault("MPLBACKEND", "Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(2, len(kinds), figsize=(3 * len(kinds), 6), sharex=True, sharey="row", squeeze=False)
-    for (row, measure), (column, kind) in itertools.product(enumerate(("score", "cosine")), enumerate(kinds)):
-        for name, results in runs.items():
-            values = {
-                float(k): 100 * np.mean([run[measure][kind][k] for run in results]) for k in results[0][measure][kind]
-            }
-            axes[row, column].plot([100 * share for share in values], list(values.values()), marker="o", label=name)
-        axes[row, column].grid(alpha=0.3)
-        axes[0, column].set_title(kind)
-        axes[1, column].set_xlabel("% of the words drawn")
-        axes[row, 0].set_ylabel(f"{measure}, %")
-    axes[0, 0].legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=80)
-    plt.close(figure)
+    with figure_file(path, (3 * len(kinds), 6)) as figure:
+        axes = figure.subplots(2, len(kinds), sharex=True, sharey="row", squeeze=False)
+        for (row, measure), (column, kind) in itertools.product(enumerate(("score", "cosine")), enumerate(kinds)):
+            for name, results in runs.items():
+                shares = results[0][measure][kind]
+                means = [100 * np.mean([run[measure][kind][share] for run in results]) for share in shares]
+                axes[row, column].plot([100 * float(share) for share in shares], means, marker="o", label=name)
+            axes[row, column].grid(alpha=0.3)
+            axes[0, column].set_title(kind)
+            axes[1, column].set_xlabel("% of the words drawn")
+            axes[row, 0].set_ylabel(f"{measure}, %")
+        axes[0, 0].legend()
+        figure.tight_layout()
 
 
 if __name__ == "__main__":

@@ -11,15 +11,10 @@ row half an hour in two processes. The folds are always those of seed 2020; the 
 """
 
 import argparse
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-
-PROJECT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(PROJECT))
-
 import steps
 from crossed import crossed_difference
 

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from multiprocessing import Process, get_context
+from multiprocessing import get_context
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before Paddle: its threads do not survive a fork
@@ -38,50 +38,45 @@ NAME = "soaked"  # of the published model
 TINY = ["--model_size=tiny", "--cell_dim=16", "--projection_dim=8", "--filters=1:4,2:6", "--device=cpu"]
 
 
-def start(function: Callable, *arguments: object) -> Process:
-    """Run a function in a new process, with its output in a file."""
+def run(function: Callable, *arguments: object, seconds: float | None = None) -> bool:
+    """Run a function in a new process, with its output in a file, and kill it after so many seconds.
 
-    def run() -> None:
+    Returns whether it reached its end.
+    """
+
+    def work() -> None:
         output = os.open("soak.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(output, 1)
         os.dup2(output, 2)
         function(*arguments)
 
-    process = get_context("fork").Process(target=run)
+    process = get_context("fork").Process(target=work)
     process.start()
-    return process
-
-
-def finish(function: Callable, *arguments: object) -> None:
-    end(start(function, *arguments))
-
-
-def end(process: Process, *codes: int) -> None:
-    """Wait for a process, which must end with 0 or one of these codes."""
+    if seconds is not None:
+        time.sleep(seconds)
+        process.kill()
     process.join()
-    if process.exitcode not in (0, *codes):
+    if process.exitcode and (seconds is None or process.exitcode != -signal.SIGKILL):
         sys.exit(f"a run failed with {process.exitcode}: {Path('soak.log').read_text(encoding='utf-8')}")
+    return process.exitcode == 0
 
 
-def kill_again_and_again(folder: Path, run: Callable[[Path], None], check: Callable[[Path], None], times: int) -> str:
+def kill_again_and_again(folder: Path, work: Callable[[Path], None], check: Callable[[Path], None], times: int) -> str:
     """Run until it is killed, `times` times, then to the end. After each, check the folder. Returns a line of results."""
     for _ in range(2):  # the first may be slower
         began = time.monotonic()
-        finish(run, folder)
+        run(work, folder)
         duration = time.monotonic() - began
         shutil.rmtree(folder)
     finished = 0
     for _ in range(times):
-        process = start(run, folder)
-        time.sleep(random.uniform(0, duration))
-        process.kill()
-        end(process, -signal.SIGKILL)
-        finish(check, folder)
-        if process.exitcode == 0:  # it was faster
+        was_faster = run(work, folder, seconds=random.uniform(0, duration))
+        run(check, folder)
+        if was_faster:
             finished += 1
             shutil.rmtree(folder)
-    finish(run, folder)
-    finish(check, folder)
+    run(work, folder)
+    run(check, folder)
     return f"{folder.name:10} {times} kills, {finished} of them after the end; whole after each"
 
 
@@ -139,18 +134,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     random.seed(args.seed)
-    with tempfile.TemporaryDirectory() as path:
-        os.chdir(path)
-        folder = Path(path)
+    with tempfile.TemporaryDirectory() as temporary:
+        os.chdir(temporary)
+        folder = Path(temporary)
         text, tagged = folder / "text.txt", folder / "tagged.txt"
-        lines = (PROJECT / "data/dev/dev-00000-of-00002").read_text(encoding="utf-8").splitlines()[:300]
-        text.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        lines = (PROJECT / "data/lac/dev.txt").read_text(encoding="utf-8").splitlines()[:60]
-        tagged.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        for path, source, n in ((text, "data/dev/dev-00000-of-00002", 300), (tagged, "data/lac/dev.txt", 60)):
+            lines = (PROJECT / source).read_text(encoding="utf-8").splitlines()[:n]
+            path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         model = folder / "model"
         pretraining = partial(pretrain, text, PROJECT / "data/vocabulary.txt")
-        finish(pretraining, model)
-        finish(convert.main, ["export", str(model), f"--output={folder / 'published'}"])
+        run(pretraining, model)
+        run(convert.main, ["export", str(model), f"--output={folder / 'published'}"])
         publish(folder / "published")
         of_training = checkpoint.load_optimizer, checkpoint.load_progress
         runs = {
@@ -159,8 +153,8 @@ def main() -> None:
             "tag": (partial(tag, tagged, model), check_tagger),
             "get": (get, lambda path: check_checkpoints(path / "models" / NAME)),
         }
-        for name, (run, check) in runs.items():
-            print(kill_again_and_again(folder / name, run, check, args.times), flush=True)
+        for name, (work, check) in runs.items():
+            print(kill_again_and_again(folder / name, work, check, args.times), flush=True)
 
 
 if __name__ == "__main__":

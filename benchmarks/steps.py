@@ -14,10 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
+PROJECT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(PROJECT))  # for the modules that import this one, too
+
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
-
-PROJECT = Path(__file__).resolve().parent.parent
 
 
 @dataclass
