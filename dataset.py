@@ -31,7 +31,7 @@ import numpy as np
 
 from elmo_core.config import differences
 from elmo_core.machine.messages import UserError, log
-from elmo_core.text.corpus import Corpus, Counts
+from elmo_core.text.corpus import Corpus
 from elmo_core.text.noise import add_noise
 from elmo_core.text.text_files import blocks, split_lines
 from elmo_core.text.tokens import BOS, EOS, Lexicon, LMBatch, Vocabulary, pad_rows
@@ -94,18 +94,13 @@ class _RowStreams:
 
     def _read(self, corpus: Corpus, file: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """All sentences of a file with their markers, concatenated as in `_Sentence.ids`, and their n + 1 offsets."""
-        ids, lengths, counts = [], [np.zeros(1, np.int64)], Counts()
-        random = Random(f"{self._seed} {epoch} {file}")
+        ids, lengths, random = [], [np.zeros(1, np.int64)], Random(f"{self._seed} {epoch} {file}")
         for text in blocks(corpus.paths[file]):
-            lines = split_lines(text)
-            sentences = [[BOS, *words, EOS] for line in lines if (words := line.split())]
+            sentences = [[BOS, *words, EOS] for line in split_lines(text) if (words := line.split())]
             words = list(chain.from_iterable(sentences))
             rows = [words, add_noise(words, self._noise, random)] if self._noise else [words]
             ids.append(np.stack([self._lexicon.ids(row) for row in rows]))
             lengths.append(np.fromiter(map(len, sentences), np.int64, len(sentences)))
-            blank = len(lines) - len(sentences)
-            counts += Counts(len(sentences), blank_lines=blank, windows_lines=text.count("\r\n"))
-        corpus.check(corpus.paths[file], counts)
         return np.concatenate(ids, axis=1), np.cumsum(np.concatenate(lengths))
 
     def restore(self, corpus: Corpus, saved: np.ndarray, n_current: int) -> None:

@@ -48,7 +48,6 @@ class Corpus:
     def __init__(self, source: str | Path | Iterable[str | Path]):
         sources = [source] if isinstance(source, (str, Path)) else source
         self.paths: list[Path] = list(chain.from_iterable(map(text_files, sources)))
-        self._reported: set[str] = set()
         for path in self.paths:
             if not path.stat().st_size:
                 raise UserError(f"{path}: the file is empty. Expected one sentence per line, or no such file.")
@@ -64,7 +63,7 @@ class Corpus:
         return f"{format_count(len(self.paths), 'files')} of {size:,} bytes (SHA-256 {digest})"
 
     def check(self, where: str | Path, counts: Counts) -> None:
-        """Raise if there are no sentences. Warn once about skipped lines and suspicious content."""
+        """Raise if there are no sentences. Warn about skipped lines and suspicious content."""
         if not counts.sentences:
             raise UserError(f"{where}: only blank lines ({counts.blank_lines:,}). Expected one sentence per line.")
         for number, things, advice in (
@@ -72,8 +71,7 @@ class Corpus:
             (counts.windows_lines, "Windows line ends", "accepted (CR LF)"),
             (counts.markers, "markers", "remove <S> and </S> from the text, they are added automatically"),
         ):
-            if number and things not in self._reported:
-                self._reported.add(things)
+            if number:
                 log.warning(f"{where}: {format_count(number, things)}: {advice}.")
 
     def count(self, vocabulary: Vocabulary, sample: bool = False) -> Counts:

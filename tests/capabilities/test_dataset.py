@@ -239,13 +239,12 @@ def test_corpus_that_is_not_there(tmp_path, monkeypatch):
     ("name", "content", "message"),
     [
         ("c.txt", b"", "c.txt: "),
-        ("c.txt", b"\n  \n\t\n", "c.txt: .*blank.*3"),
         ("c.txt", b"fine\n" * 1000 + b"caf\xe9\n", "c.txt:1001: "),
         ("c.txt", b"fine\n" * 2 + b"f\0i\0n\0e\0\n", "c.txt:3: a NUL"),
         ("vocab.txt", b"<S>\n</S>\n<UNK>\na\n", "vocab.txt .*vocabulary"),
         ("c.txt.gz", gzip.compress(b"a sentence\n" * 999, mtime=0)[:-20], "c.txt.gz cannot be read"),
     ],
-    ids=["empty", "blank", "line-1001", "utf-16", "vocabulary", "short-gz"],
+    ids=["empty", "line-1001", "utf-16", "vocabulary", "short-gz"],
 )
 def test_bad_corpus_names_the_file(tmp_path, vocabulary, monkeypatch, name, content, message):
     monkeypatch.setattr(text_files, "BLOCK_BYTES", 1000)
@@ -257,6 +256,12 @@ def test_bad_corpus_names_the_file(tmp_path, vocabulary, monkeypatch, name, cont
     ):
         with pytest.raises(UserError, match=message):
             read()
+
+
+def test_a_corpus_of_blank_lines_names_the_file(tmp_path, vocabulary):
+    (tmp_path / "c.txt").write_bytes(b"\n  \n\t\n")
+    with pytest.raises(UserError, match=r"c\.txt: .*blank.*3"):
+        Corpus(tmp_path / "c.txt").count(vocabulary)
 
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])
