@@ -73,12 +73,7 @@ class Progress:
         """The content of a checkpoint's .pdstate, gathered from all ranks."""
         state = _concat_states([map_state(paddle.Tensor.numpy, state) for state in self.states])
         return {
-            "step": self.step,
-            "tokens": self.tokens,
-            "warmup": self.warmup,
-            "total": self.total,
-            "evaluated": self.evaluated,
-            "best": self.best,
+            **{name: getattr(self, name) for name in ("step", "tokens", "warmup", "total", "evaluated", "best")},
             "without_gain": self.evaluations_without_improvement,
             "counts": asdict(self.counts),
             "settings": settings,
@@ -102,13 +97,12 @@ def resume(progress: Progress, saved: Mapping, changes: set[str], stream: TrainS
 
     One imported from bilm-tf has only the step: the text is read from its beginning, from zero states.
     """
-    progress.step, settings = saved["step"], saved["settings"]
+    progress.step = saved["step"]
     if "ranks" not in saved:
         return
-    tokens_per_step = settings["batch_size"] * settings["unroll_steps"] * settings["world_size"]
-    progress.tokens = saved.get("tokens", saved["step"] * tokens_per_step)
+    progress.tokens = saved["tokens"]
     if "warmup_steps" not in changes:
-        progress.warmup = saved.get("warmup", settings["warmup_steps"] * tokens_per_step)
+        progress.warmup = saved["warmup"]
     if "dev_data" not in changes:
         progress.evaluated, progress.best = saved["evaluated"], saved["best"]
         progress.evaluations_without_improvement = saved["without_gain"]

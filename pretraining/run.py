@@ -103,9 +103,7 @@ class Trainer:
             return
         moments, saved = checkpoint.load_optimizer(source), checkpoint.load_progress(source)
         is_imported = "ranks" not in saved  # from bilm-tf: never exactly the same run
-        before = {**self.fixed_settings, **saved["settings"]} if is_imported else dict(saved["settings"])
-        if "amp" in before:  # of 1.1.0
-            before["precision"] = "bfloat16" if before.pop("amp") else "float32"
+        before = {**self.fixed_settings, **saved["settings"]} if is_imported else saved["settings"]
         changes = changed_settings(source, before, self.fixed_settings, settings.allow_changes or is_imported)
         resume(progress, saved, changes, self.stream, self.ranks)
         if "optimizer" not in changes:
