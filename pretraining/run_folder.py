@@ -5,7 +5,6 @@ source, step: the checkpoint that the run resumes from, and its step; None and 0
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from elmo import BiLM
 from elmo_core.files import checkpoint
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, join_names, log
+from elmo_core.text.figures import figure_file
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokens import Vocabulary
 from pretraining.meter import ADVICE
@@ -89,25 +89,19 @@ def append_log(folder: Path, event: str, step: int, values: Mapping) -> None:
 
 def plot(folder: Path) -> Path:
     """Plot the perplexities in log.jsonl against the steps, as loss.png."""
-    os.environ.setdefault("MPLBACKEND", "Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(8, 5))
-    events = _read_log(folder)
-    for event, marker in (("training", ""), ("evaluation", "o")):
-        lines = [line for line in events if line["event"] == event]
-        for key in lines[-1] if lines else ():
-            if key.startswith(("forward", "backward")):
-                values, steps = ([_number(line.get(name)) for line in lines] for name in (key, "step"))
-                axes.plot(steps, values, label=f"{event}: {key.replace('_', ' ')}", marker=marker)
-    axes.set(xlabel="step", ylabel="perplexity", yscale="log")
-    axes.legend()
-    axes.grid(alpha=0.3)
-    figure.tight_layout()
-    path = folder / "loss.png"
-    with disk.atomic_write(path, "wb") as file:
-        figure.savefig(file, format="png", dpi=120)
-    plt.close(figure)
+    path, events = folder / "loss.png", _read_log(folder)
+    with figure_file(path, (8, 5)) as figure:
+        axes = figure.subplots()
+        for event, marker in (("training", ""), ("evaluation", "o")):
+            lines = [line for line in events if line["event"] == event]
+            for key in lines[-1] if lines else ():
+                if key.startswith(("forward", "backward")):
+                    values, steps = ([_number(line.get(name)) for line in lines] for name in (key, "step"))
+                    axes.plot(steps, values, label=f"{event}: {key.replace('_', ' ')}", marker=marker)
+        axes.set(xlabel="step", ylabel="perplexity", yscale="log")
+        axes.legend()
+        axes.grid(alpha=0.3)
+        figure.tight_layout()
     return path
 
 
