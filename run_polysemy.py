@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     query_words = parse_words(args)
     user_occurrences = find_user_occurrences(args.sentence or [], query_words)
-    senses = read_senses(args.senses) if args.senses else None
+    senses = read_senses(args.senses) if args.senses else {}
     check_outputs(args)
     corpus = Corpus(args.corpus)
     static = load_word_vectors(args.word2vec) if args.word2vec else None
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     layers = args.layers or range(1, embedder.config.n_layers + 1)
     check_model(args, query_words, layers, static, embedder)
 
-    by_text, background = find_words(corpus, query_words, senses, args.max_occurrences, args.seed)
+    by_text, background = find_words(corpus, query_words, args.senses, senses, args.max_occurrences, args.seed)
     words = [word for word in by_text.values() if word.text in query_words or is_scorable(word, embedder)]
     if not words:
         raise UserError(f"--senses {args.senses}: no word can be scored. The log above says why.")

@@ -3,7 +3,7 @@
 import random
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,13 +13,14 @@ from tqdm import tqdm
 from elmo_core.machine.disk import check_input
 from elmo_core.machine.messages import UserError, format_count, join_names, log
 from elmo_core.text.corpus import Corpus, Counts
-from elmo_core.text.text_files import blocks, read_sentences, split_lines
+from elmo_core.text.text_files import read_lines, read_sentences
 from elmo_core.text.tokens import SPECIAL_TOKENS
 
 COLUMNS = ["file", "line", "token", "word", "sense"]
 BACKGROUND = 20000  # sentences, sampled for the general frequency of words
 
 Location = tuple[str, int, int, str]  # file name, line, token, word
+Senses = Mapping[Location, tuple[str, int]]  # of a file, each with its line number
 
 
 @dataclass(frozen=True)
@@ -62,18 +63,6 @@ class Word:
         return len(set(self.sentences)) > 1
 
 
-@dataclass
-class Senses:
-    """Senses from a file, each with its line number."""
-
-    path: Path
-    labels: dict[Location, tuple[str, int]]
-
-    @property
-    def words(self) -> list[str]:
-        return sorted({word for *_, word in self.labels})
-
-
 class ReservoirSample:
     """A random sample of at most `size` of the added items, in their order."""
 
@@ -96,10 +85,9 @@ class ReservoirSample:
 def read_senses(path: Path) -> Senses:
     """Read a tab-separated file with the header COLUMNS; line and token are counted from 0."""
     check_input(path, "a file with senses of occurrences")
-    lines = (line for text in blocks(path) for line in split_lines(text))
     labels: dict[Location, tuple[str, int]] = {}
-    for number, line in enumerate(lines, 1):
-        row = line.rstrip("\r").split("\t")
+    for number, line in enumerate(read_lines(path), 1):
+        row = line.split("\t")
         if number == 1 and row == COLUMNS:
             continue
         if number == 1 or len(row) != len(COLUMNS) or not all(row) or not all(map(str.isdecimal, row[1:3])):
@@ -112,25 +100,25 @@ def read_senses(path: Path) -> Senses:
             raise UserError(f"{path}:{number}: the sense is {row[4]!r}, but line {earlier} says {sense!r}. Remove one.")
     if not labels:
         raise UserError(f"{path} has no senses. Expected a header and one line per occurrence.")
-    return Senses(path, labels)
+    return labels
 
 
 def find_words(
-    corpus: Corpus, query_words: Sequence[str], senses: Senses | None, max_occurrences: int, seed: int
+    corpus: Corpus, query_words: Sequence[str], path: Path | None, senses: Senses, max_occurrences: int, seed: int
 ) -> tuple[dict[str, Word], list[list[str]]]:
     """Find the query words and the words with senses. Returns them by text, and a sample of the corpus's sentences.
 
-    max_occurrences: of a word with more occurrences, a random sample of this size is used.
+    path: of the file of the senses. max_occurrences: of a word with more, a random sample of this size is used.
     """
-    names = Counter(path.name for path in corpus.paths)
-    for name, *_ in senses.labels if senses else ():
+    names = Counter(file.name for file in corpus.paths)
+    for name, *_ in senses:
         if names[name] > 1:
-            raise UserError(f"{senses.path}: {names[name]} files of the corpus are called {name}. Expected one.")
-    labels = dict(senses.labels) if senses else {}  # not found yet
-    texts = dict.fromkeys([*query_words, *(senses.words if senses else ())])
+            raise UserError(f"{path}: {names[name]} files of the corpus are called {name}. Expected one.")
+    labels = dict(senses)  # not found yet
+    texts = dict.fromkeys([*query_words, *sorted({word for *_, word in senses})])
     samples = {text: ReservoirSample(max_occurrences, f"{seed} {text}") for text in texts}
     background, counts, n_words = ReservoirSample(BACKGROUND, seed), Counts(), Counter()
-    for path, line, tokens in tqdm(_sentences(corpus), unit=" sentences", unit_scale=True, disable=None, leave=False):
+    for file, line, tokens in tqdm(_sentences(corpus), unit=" sentences", unit_scale=True, disable=None, leave=False):
         counts.sentences += bool(tokens)
         counts.blank_lines += not tokens
         if tokens:
@@ -141,12 +129,12 @@ def find_words(
         for position, token in enumerate(tokens):
             if token in samples:
                 n_words[token] += 1
-                sense, _ = labels.pop((path.name, line, position, token), ("", 0))
+                sense, _ = labels.pop((file.name, line, position, token), ("", 0))
                 if sense or not senses:
                     samples[token].add(Occurrence(sentence, position, sense))
     corpus.check("the corpus", counts)
     if labels:
-        _check_not_found(corpus, senses, labels)
+        _check_not_found(corpus, path, labels, len(senses))
     words = {}
     for text, sample in samples.items():
         occurrences = sample.items()
@@ -172,19 +160,19 @@ def _sentences(corpus: Corpus) -> Iterator[tuple[Path, int, list[str]]]:
             yield path, line, tokens
 
 
-def _check_not_found(corpus: Corpus, senses: Senses, missing: dict[Location, tuple[str, int]]) -> None:
+def _check_not_found(corpus: Corpus, path: Path, missing: Senses, n_senses: int) -> None:
     """Raise if senses are at locations that the corpus does not have, or of another corpus. Warn about missing files."""
-    names = [path.name for path in corpus.paths]
+    names = [file.name for file in corpus.paths]
     for (name, line, position, word), (_, row) in missing.items():
         if name in names:
             raise UserError(
-                f"{senses.path}:{row}: token {position} of line {line} of {name} is not {word!r} (from 0). Another corpus?"
+                f"{path}:{row}: token {position} of line {line} of {name} is not {word!r} (from 0). Another corpus?"
             )
-    if len(missing) == len(senses.labels):
+    if len(missing) == n_senses:
         files = sorted({name for name, *_ in missing})
-        raise UserError(f"{senses.path} is about {join_names(files, 5)}. The corpus has {join_names(names, 5)}.")
-    ignored = f"{format_count(len(missing), 'occurrences')} of {len(senses.labels):,}"
-    log.warning(f"{senses.path}: ignoring {ignored}, in files that are not in the corpus.")
+        raise UserError(f"{path} is about {join_names(files, 5)}. The corpus has {join_names(names, 5)}.")
+    ignored = f"{format_count(len(missing), 'occurrences')} of {n_senses:,}"
+    log.warning(f"{path}: ignoring {ignored}, in files that are not in the corpus.")
 
 
 def _similar_tokens(corpus: Corpus, word: str) -> str:
