@@ -13,7 +13,7 @@ from typing import Any
 from elmo_core.machine import disk, streams
 from elmo_core.machine.messages import UserError, join_names, log
 
-MAGIC_BYTES = {b"\x1f\x8b": "gzip", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+UTF16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
 BIG5 = ("big5", "cp950", "big5-hkscs")  # cp950 is that of Windows
 BLOCK_BYTES = 1 << 22  # in memory at once
 MAX_ENTRIES = 2_500_000  # of a dictionary, which takes up to 200 bytes each in memory
@@ -67,7 +67,7 @@ def byte_blocks(path: Path, size: int) -> Iterator[tuple[bytes, int]]:
 
 def decode(data: bytes, path: Path, line: int, encoding: str = "UTF-8") -> str:
     """Decode bytes that begin at a line of a file, without its byte order mark. Errors name the line and the cause."""
-    if b"\0" in data and detect_format(data) != "UTF-16":
+    if b"\0" in data and not data.startswith(UTF16):
         line += data.count(b"\n", 0, data.index(b"\0"))
         raise UserError(f"{path}:{line}: a NUL byte. This does not look like a text file. If it is one: tr -d '\\000'.")
     try:
@@ -79,16 +79,17 @@ def decode(data: bytes, path: Path, line: int, encoding: str = "UTF-8") -> str:
             raise UserError(
                 f"{path}:{line}: the UTF-8 text is damaged: a character is incomplete. Create or download it again."
             ) from error
-        likely = _likely_encoding(data, encoding)
-        not_utf8 = NotUTF8(f"{path}:{line}: byte 0x{data[error.start]:02x} is not {encoding}. {_advice(data, likely)}")
+        likely = None if data.startswith(UTF16) else _likely_encoding(data, encoding)
+        name = "UTF-16" if data.startswith(UTF16) else likely
+        looks = f"It looks like {name}. " if name else ""
+        advice = f"{looks}Convert it with iconv -f {name or 'NAME'} -t utf-8."
+        not_utf8 = NotUTF8(f"{path}:{line}: byte 0x{data[error.start]:02x} is not {encoding}. {advice}")
         not_utf8.likely = likely
         raise not_utf8 from error
 
 
 def _likely_encoding(data: bytes, wrong: str) -> str | None:
     """Guess the encoding of bytes that are not in the encoding `wrong`."""
-    if detect_format(data):
-        return None
     alone = len(re.findall(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])", data))  # like latin-1 accents
     paired = len(re.findall(rb"[\x80-\xff]{2}", data))  # like most Chinese characters
     chinese = ("gb18030", *BIG5) if _is_simplified(data) else (*BIG5, "gb18030")
@@ -112,13 +113,6 @@ def _is_simplified(data: bytes) -> bool:
     return len("".join(characters).encode("gb2312", "ignore")) > 1.8 * len(characters)
 
 
-def _advice(data: bytes, likely: str | None) -> str:
-    if detect_format(data) == "UTF-16":
-        return "The file looks like UTF-16. Convert it with iconv -f utf-16 -t utf-8."
-    looks = f"It looks like {likely}. " if likely else ""
-    return f"{looks}Convert it with iconv -f {likely or 'NAME'} -t utf-8."
-
-
 def parse_json(text: str) -> Any:
     """Parse JSON. Lone surrogates in the strings of objects become U+FFFD."""
 
@@ -133,11 +127,6 @@ def write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:
     """Write rows as tab-separated columns. White space in a value becomes a space."""
     with disk.atomic_write(path) as file:
         file.writelines("\t".join(" ".join(str(value).split()) for value in row) + "\n" for row in rows)
-
-
-def detect_format(beginning: bytes) -> str | None:
-    """The format that a file's first bytes indicate, None for plain text."""
-    return next((name for magic, name in MAGIC_BYTES.items() if beginning.startswith(magic)), None)
 
 
 def split_lines(text: str) -> list[str]:

@@ -296,8 +296,6 @@ def token_batch(
     sentences: Sequence[Sequence[str]], input: str = "char", vocabulary: Vocabulary | None = None
 ) -> TokenBatch:
     """Build a batch to embed. An input that reads words needs the vocabulary, others only its alphabet."""
-    if "word" in input and vocabulary is None:
-        raise TypeError(f"token_batch: {input!r} input needs a vocabulary")
     needed = vocabulary and ("word" in input or vocabulary.alphabet != BYTES)
     lexicon = Lexicon(vocabulary if needed else _ALPHABET_ONLY, input)
     rows = [[BOS, *sentence, EOS] for sentence in sentences]
@@ -366,5 +364,3 @@ def restore_order(pairs: Iterable[tuple[np.ndarray, Iterable[Any]]]) -> Iterator
         while position in pending:
             yield pending.pop(position)
             position += 1
-    if pending:
-        raise ValueError(f"restore_order: no value for position {position}")
