@@ -123,7 +123,6 @@ def vocab(args: argparse.Namespace) -> None:
 
 
 def count_tokens(paths: Iterable[Path]) -> Counter:
-    """Count the tokens of a corpus."""
     counts = Counter()
     with tqdm(desc="count", unit=" tokens", unit_scale=True, disable=None) as progress:
         for path in paths:

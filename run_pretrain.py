@@ -165,7 +165,7 @@ def count(corpus: Corpus, dev: Corpus | None, vocabulary: Vocabulary, resumed: P
     saved = checkpoint.load_progress(resumed) if resumed else {}
     settings = saved.get("settings", {})  # `best` has none
     is_same = (settings.get("corpus"), settings.get("vocabulary")) == (corpus.identity, vocabulary.identity)
-    return Counts(**saved["counts"]) if is_same and "counts" in saved else corpus.count(vocabulary, sample=True)
+    return Counts(**saved["counts"]) if is_same else corpus.count(vocabulary, sample=True)
 
 
 def check_ranks(ranks: Ranks, settings: dict) -> None:
@@ -179,7 +179,6 @@ def check_ranks(ranks: Ranks, settings: dict) -> None:
 
 
 def log_summary(args: argparse.Namespace, trainer: Trainer, device: str, n_files: int) -> None:
-    """Log a summary of the run."""
     progress, processes, words = trainer.progress, trainer.ranks.size, trainer.bilm.config.vocab_size
     counts, rows = progress.counts, progress.tokens_per_step // args.unroll_steps
     if counts.sentences < rows:

@@ -187,7 +187,6 @@ def train_command(args: argparse.Namespace, seed: int, flags: Sequence[str]) -> 
 
 
 def suffix(task: str) -> str:
-    """The suffix of result files."""
     return ".txt" if TASKS[task].script == "run_tag.py" else ".json"
 
 

@@ -252,7 +252,6 @@ def peak_memory() -> int:
 
 
 def random_embedder(model_size: str, batch_size: int, precision: str = "float32") -> elmo.ELMoEmbedder:
-    """An embedder with random weights."""
     bilm = elmo.BiLM(elmo.ELMoConfig.preset(model_size), softmax=False)
     for weight in bilm.parameters():
         weight.stop_gradient = True  # as those of a checkpoint

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -71,15 +71,13 @@ class Options:
             raise UserError(f"shards is {self.shards}: expected {MAX_SHARDS} or fewer, those of dev included.")
         if self.dev_split == "last" and not self.dev_fraction:
             raise UserError("dev_split='last' needs a dev_fraction, for instance 0.01.")
-        try:
-            readable = b"\n".decode(self.encoding) == "\n"
-        except (LookupError, UnicodeError):
-            readable = False
-        if not readable:
-            raise UserError(
-                f"encoding {self.encoding}: expected one of Python's that ends lines as ASCII does, such as gb18030. "
-                "Convert other files with iconv first."
-            )
+        with suppress(LookupError, UnicodeError):
+            if b"\n".decode(self.encoding) == "\n":
+                return
+        raise UserError(
+            f"encoding {self.encoding}: expected one of Python's that ends lines as ASCII does, such as gb18030. "
+            "Convert other files with iconv first."
+        )
 
 
 @dataclass

@@ -107,8 +107,10 @@ def _layers(word: Word, layers: Sequence[int], projection: str, seed: int) -> li
         points, measure = project(word.vectors[layer], projection, seed)
         previous = points = _align(points, previous)
         near = nearest_others(word, layer, NEIGHBOURS)
+        low, high = points.min(axis=0), points.max(axis=0)
+        in_square = np.rint((points - low) / np.maximum(high - low, 1e-9) * SIDE).astype(int)
         record = {
-            "points": _in_square(points).ravel().tolist(),
+            "points": in_square.ravel().tolist(),
             "measure": round(measure, 4),
             "neighbours": [[k for k, _ in pairs] for pairs in near],
             "cosines": [[round(cosine, 3) for _, cosine in pairs] for pairs in near],
@@ -124,9 +126,3 @@ def _align(points: np.ndarray, previous: np.ndarray | None) -> np.ndarray:
         return points
     u, _, v = np.linalg.svd(points.T @ previous)
     return points @ (u @ v)
-
-
-def _in_square(points: np.ndarray) -> np.ndarray:
-    """Scale points (n, 2) to integers from 0 to SIDE."""
-    low, high = points.min(axis=0), points.max(axis=0)
-    return np.rint((points - low) / np.maximum(high - low, 1e-9) * SIDE).astype(int)

@@ -199,6 +199,9 @@ class _FusedDirection:
 
     def __init__(self, config: ELMoConfig, batch_sizes: list[int], index: paddle.Tensor | None, tensors: LayerInput):
         self.config, self.batch_sizes, self.index, self.directions = config, batch_sizes, index, [tensors]
+        H, P = tensors.projection_weight.shape
+        self.shared = {"steps": len(batch_sizes), "batch_sizes": batch_sizes, "P": P, "H": H}  # by both kernels
+        self.shared |= {"cell_clip": config.cell_clip or math.inf, "proj_clip": config.proj_clip or math.inf}
 
     def forward(self, training: bool) -> list[LayerOutput]:
         (tensors,) = self.directions
@@ -220,7 +223,7 @@ class _FusedDirection:
             }
             output = LayerOutput(empty([m, projection_dim]), tensors.h.clone(), tensors.c.clone())
             weights = {"recurrent": self._packed(), "down": self._packed(tensors.projection_weight)}
-            arguments = {**self._shared_arguments(), **weights, **inputs, **saved, **output._asdict()}
+            arguments = {**self.shared, **weights, **inputs, **saved, **output._asdict()}
             fused.kernel().lstmp_forward(**arguments, preactivations=empty([n + 1, 4 * cell_dim]))
             if training:  # detached: saving the output itself would create a reference cycle that is never freed
                 self.saved = saved, output.outputs.detach()
@@ -249,9 +252,10 @@ class _FusedDirection:
                 "recurrent": self._packed(transposed=True),
                 "up": self._packed(tensors.projection_weight, transposed=True),
             }
-            shared = {**self._shared_arguments(), **weights}
             # gates is overwritten by its gradient
-            fused.kernel().lstmp_backward(**shared, **inputs, cells=cells, gates=gates, **results, **scratch)
+            fused.kernel().lstmp_backward(
+                **self.shared, **weights, **inputs, cells=cells, gates=gates, **results, **scratch
+            )
             d_weight = amp_matmul(saved["gemm_input"], d_gates, transpose_x=True)
             if self.index is None:
                 d_input_weight, d_recurrent_weight = d_weight.split(2)
@@ -274,12 +278,6 @@ class _FusedDirection:
         if products.bfloat16_enabled():
             return paddle.empty(shape, "bfloat16")
         return paddle.empty(shape) if same is None else same
-
-    def _shared_arguments(self) -> dict:
-        """The arguments that both kernels take."""
-        (H, P), steps = self.directions[0].projection_weight.shape, len(self.batch_sizes)
-        clips = {"cell_clip": self.config.cell_clip or math.inf, "proj_clip": self.config.proj_clip or math.inf}
-        return {"steps": steps, "batch_sizes": self.batch_sizes, "P": P, "H": H, **clips}
 
 
 @functools.lru_cache(8)

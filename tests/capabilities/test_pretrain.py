@@ -582,17 +582,6 @@ def test_another_batch_size_continues_the_text(corpus, tmp_path, optimizer, chan
         np.testing.assert_allclose(rates[24:], left, atol=0.06)
 
 
-def test_a_checkpoint_without_the_number_of_tokens_resumes(corpus, finished, tmp_path):
-    shutil.copytree(finished, tmp_path / "old")
-    progress = checkpoint.load_progress(finished / "20")
-    for name in ("tokens", "warmup", "counts"):
-        del progress[name]
-    old = checkpoint.load_params(finished / "20"), checkpoint.load_optimizer(finished / "20")
-    checkpoint.save(tmp_path / "old" / "20", *old, progress)
-    runs.pretrain(runs.flags(corpus, tmp_path / "run", init_from_ckpt=tmp_path / "old" / "20"))
-    runs.assert_same(tmp_path / "run" / "final", finished / "final")
-
-
 def test_a_resumed_run_does_not_count_its_text_again(corpus, finished, tmp_path, monkeypatch):
     count = Corpus.count
     monkeypatch.setattr(Corpus, "count", lambda text, *rest: None if len(text.paths) > 1 else count(text, *rest))
