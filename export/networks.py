@@ -144,7 +144,7 @@ class TaggerNetwork(TokenNetwork):
             self.letters = f"{self.letters}, W jieba's words of the longest"
             self.inputs["word_index"] = IdInput("index b * W + w of each token's word; -1 at padding", 0, padding=-1)
         meaning = "line in labels.txt, from 0; -1 at padding"
-        self.output = Output("labels", ("B", "T"), "int64", meaning, "-1", tagger.labels.names)
+        self.output = Output("labels", ("B", "T"), "int64", meaning, "-1", tagger.labels)
         if settings.scheme == "lac":
             self.settings |= {"pieces": "pieces.txt", "whole": tagger.pieces is None}
             self.files["pieces.txt"] = "\n".join(sorted(tagger.piece_splitter.known)) + "\n"

@@ -1,7 +1,7 @@
 """Labelled sentences: their labels, words and language, and batches of them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -36,12 +36,8 @@ class Sentence:
             raise UserError(f"{self.where}: {counts}, expected as many labels as tokens.")
 
 
-class Labels:
+class Labels(list[str]):
     """A tagger's labels, in the order of their ids."""
-
-    def __init__(self, names: Iterable[str]):
-        self.names = list(names)
-        self.index = {name: number for number, name in enumerate(self.names)}
 
     @classmethod
     def from_file(cls, path: Path) -> "Labels":
@@ -50,20 +46,15 @@ class Labels:
 
     def save(self, path: Path) -> None:
         with disk.atomic_write(path) as file:
-            file.write("\n".join(self.names) + "\n")
+            file.writelines(f"{name}\n" for name in self)
 
     @cached_property
+    def ids(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self)}
+
+    @property
     def fingerprint(self) -> str:
-        return digest(self.names)
-
-    def __repr__(self) -> str:
-        return f"Labels({self.names})"
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
+        return digest(self)
 
 
 @dataclass
@@ -120,13 +111,13 @@ def make_labels(sentences: Sequence[Sentence]) -> Labels:
     """The labels of training sentences."""
     labels = Labels(sorted({label for sentence in sentences for label in sentence.labels}))
     if len(labels) < 2:
-        raise UserError(f"`sentences` have only one label, {labels.names[0]}. Is `label_column` right?")
+        raise UserError(f"`sentences` have only one label, {labels[0]}. Is `label_column` right?")
     return labels
 
 
 def pieces_of(scheme: str, labels: Labels, pretrained: PretrainedBiLM | None, words: Vocabulary) -> Vocabulary | None:
     """The vocabulary whose pieces the tokens are: in LAC's scheme, if words are spread over tokens, the biLM's."""
-    if scheme != "lac" or not any(split_lac_label(name)[1] for name in labels.names):
+    if scheme != "lac" or not any(split_lac_label(name)[1] for name in labels):
         return None
     vocabulary = Path(pretrained.prefix).parent / checkpoint.VOCABULARY if pretrained else None
     return Vocabulary.from_file(vocabulary) if vocabulary and vocabulary.is_file() else words
@@ -137,15 +128,15 @@ def warn_about_labels(
 ) -> None:
     """Warn about labels that break the scheme or cannot be predicted. sentences: to train on; others: to score, by name."""
     for name, scored in others.items():
-        if unknown := {label for sentence in scored for label in sentence.labels} - labels.index.keys():
+        if unknown := {label for sentence in scored for label in sentence.labels} - labels.ids.keys():
             log.warning(
                 f"{name}: labels that do not occur in the training sentences, and cannot be predicted: "
                 f"{join_names(sorted(unknown))}."
             )
-    table, last = forbidden_transitions(labels.names, scheme)
+    table, last = forbidden_transitions(labels, scheme)
     broken = []
     for sentence in sentences:
-        row = [labels.index[label] for label in sentence.labels]
+        row = [labels.ids[label] for label in sentence.labels]
         faults = np.flatnonzero([*table[[-1, *row[:-1]], row], last[row[-1]]])
         if len(faults):
             before, label = ["the beginning", *sentence.labels, "the end"][faults[0] :][:2]
@@ -165,7 +156,7 @@ def training_batches(
     counts = Counter(token for sentence in sentences for token in sentence.tokens)
     unk_probability = np.array([1 / (1 + counts[word]) for word in words.tokens])
     tokens = [sentence.tokens for sentence in sentences]
-    ids = [[labels.index[label] for label in sentence.labels] for sentence in sentences]
+    ids = [[labels.ids[label] for label in sentence.labels] for sentence in sentences]
 
     def draw(random: np.random.Generator) -> list[Batch]:
         batches = []

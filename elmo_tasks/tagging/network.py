@@ -109,7 +109,7 @@ class BiGRUCRF(nn.Layer):
         layers = cell(width, hidden, settings.n_layers, direction="bidirect", dropout=settings.dropout)
         setattr(self, settings.cell, layers)
         self.emission = nn.Linear(2 * hidden + (elmo.dim if "output" in self.elmo_at else 0), len(labels))
-        self.crf = LinearChainCRF(*forbidden_transitions(labels.names, settings.scheme), settings.crf_lr_factor)
+        self.crf = LinearChainCRF(*forbidden_transitions(labels, settings.scheme), settings.crf_lr_factor)
         self.dropout = nn.Dropout(settings.dropout)
 
     @property

@@ -91,7 +91,7 @@ def recognise(lines: Sequence[str], tagger: Tagger, source: str | Path, reader: 
     if tagger.features:
         return "columns"
     lines = [line for line in lines if line.strip() and line != HEADER]
-    known = {name for label in tagger.labels.names for name in (label, split_lac_label(label)[0])}
+    known = {name for label in tagger.labels for name in (label, split_lac_label(label)[0])}
     format_name = detect_format(lines, source)
     if format_name == "tsv":
         labels = list(chain.from_iterable(split_tsv(line)[1] for line in lines))

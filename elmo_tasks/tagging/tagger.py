@@ -171,10 +171,7 @@ class Tagger(TrainedModel):
         own_words = Segmenter.from_file(user_dict) if user_dict else None
         reader = SentenceReader(*files, segmentation, feature_column, label_names, splitter, lang, own_words)
         parts = {"sentences": (sentences, labels) if labels is not None else sentences, "dev": dev, "test": test}
-        with (
-            training_folder(cls.kind, save_dir, overwrite, resume) as folder,
-            runtime.on_device(runtime.device_name(device)),
-        ):
+        with training_folder(cls.kind, options) as folder, runtime.on_device(runtime.device_name(device)):
             data = {name: reader.read_or_pair(part, name) for name, part in parts.items() if part is not None}
             train = data.pop("sentences")
             tokens = [sentence.tokens for sentence in train]
@@ -197,15 +194,9 @@ class Tagger(TrainedModel):
             word_list = Vocabulary.frequent(token for sentence in train for token in sentence.tokens)
             vocabulary = vocabulary or pieces_of(settings.scheme, tag_names, inputs["pretrained"], word_list)
             features = sorted({t.feature for s in train for t in s.tokens}) if feature_column is not None else ()
-            known = known_words(train, settings.scheme)
-            dictionaries = {
-                "words": word_list,
-                "known": known,
-                "labels": tag_names,
-                "pieces": vocabulary,
-                "features": features,
-            }
-            parts = {**dictionaries, **inputs, "feature_column": feature_column, "user_dict": own_words}
+            parts = {"words": word_list, "labels": tag_names, "pieces": vocabulary, "features": features, **inputs}
+            parts["known"] = known_words(train, settings.scheme)
+            parts |= {"feature_column": feature_column, "user_dict": own_words}
             data = {"training": train, **data}
             texts = [sentence.tokens for part in data.values() for sentence in part]
             texts = segment.words_of(texts)[0] if elmo and segment else texts
@@ -213,10 +204,7 @@ class Tagger(TrainedModel):
             def prepare(tagger: Tagger, batch_size: int) -> tuple[Callable, Callable]:
                 return training_batches(word_list, tag_names, train, batch_size), tagger.network.loss
 
-            def score(tagger: Tagger, part: Sequence[Sentence]) -> Score:
-                return tagger.score(part)
-
-            return train_model(cls, parts, options, grid, data, texts, prepare, score, folder)
+            return train_model(cls, parts, options, grid, data, texts, prepare, cls.score, folder)
 
     def predict(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
         """Return the labels of each sentence's tokens; none for an empty sentence."""
@@ -296,7 +284,7 @@ class Tagger(TrainedModel):
         with self.inference():
             paths, emissions = self.network.decode(make_batch(nonempty, self.words)) if nonempty else ([], [])
         for path, x in zip(paths, emissions, strict=True):
-            labels, scores = [self.labels.names[k] for k in path], []
+            labels, scores = [self.labels[k] for k in path], []
             if scheme:
                 bounds = [(begin, end) for begin, end, _ in spans(labels, scheme)]
                 scores = self.network.crf.span_probabilities(x[: len(path)], path, bounds)

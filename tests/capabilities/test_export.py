@@ -242,7 +242,7 @@ def test_a_tagger_gives_the_same_labels(export, tmp_path, runtime, settings):
     tagger, generator = random_tagger(tmp_path, **settings), random.Random(7)
     words = [*tiny.WORDS[3:], "The", "BANK", "Bank", "x" * 60]
     sentences = [generator.choices(words, k=k) for k in (5, 0, 1, 9, 2, 3, 7, 12)]
-    expected = [[tagger.labels.index[label] for label in labels] for labels in tagger.predict(sentences)]
+    expected = [[tagger.labels.ids[label] for label in labels] for labels in tagger.predict(sentences)]
     exported = export(tmp_path / "tagger", runtime)
     found = exported(sentences)
     assert found.shape == (8, 12) and len({k for row in expected for k in row}) > 1
@@ -262,7 +262,7 @@ def test_labels_are_right_with_onednn_for_batches_of_any_shape(export, tmp_path)
         exported.run = exported.program.load()
     for rows, steps in itertools.product([1, 2, 3, 4, 7, 8, 9, 16, 33], [1, 2, 3, 8, 15, 16, 17]):
         sentences = [random.Random(k).choices(tiny.WORDS[3:], k=max(0, steps - k % 5)) for k in range(rows)]
-        expected = [[tagger.labels.index[label] for label in labels] for labels in tagger.predict(sentences)]
+        expected = [[tagger.labels.ids[label] for label in labels] for labels in tagger.predict(sentences)]
         found = exported(sentences)
         assert [row[: len(labels)].tolist() for row, labels in zip(found, expected, strict=True)] == expected
 
@@ -276,7 +276,7 @@ def test_characters_with_positions_and_features(export, tmp_path):
         token.feature, token.position_in_word = feature, position
     exported = export(tmp_path / "tagger", "run_paddle")
     found = exported([tokens], features=[features], positions=[[position + 1 for position in positions]])
-    assert [[tagger.labels.names[k] for k in row] for row in found] == tagger.predict([tokens])
+    assert [[tagger.labels[k] for k in row] for row in found] == tagger.predict([tokens])
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -285,7 +285,7 @@ def test_a_tagger_of_jiebas_words(export, tmp_path, runtime, settings):
     tagger = random_tagger(tmp_path, words="jieba", lang="characters", char_cnn=True, **settings)
     sentences = [list("很高兴在北京银行"), list("苹果很大"), [], ["the", "很", "bank"], list("很")]
     exported = export(tmp_path / "tagger", runtime)
-    expected = [[tagger.labels.index[label] for label in labels] for labels in tagger.predict(sentences)]
+    expected = [[tagger.labels.ids[label] for label in labels] for labels in tagger.predict(sentences)]
     assert [row.tolist() for row in exported(sentences)] == [labels + [-1] * (8 - len(labels)) for labels in expected]
     assert [exported([sentence]).tolist() for sentence in sentences] == [[labels] for labels in expected]
     inputs = exported.arrays(sentences)

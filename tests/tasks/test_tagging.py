@@ -498,8 +498,8 @@ def test_a_sentences_tags_do_not_depend_on_the_batch(checkpoints, kind, changes)
     assert tags[0] == tags[4] == []
     assert tags[1:4] == [tagger.predict([sentence])[0] for sentence in SENTENCES]
     assert tags[5] == tagger.predict([SENTENCES[0] * 50])[0]
-    table, _ = forbidden_transitions(LABELS.names, "lac")
-    path = [-1, *(LABELS.index[label] for label in tags[5])]
+    table, _ = forbidden_transitions(LABELS, "lac")
+    path = [-1, *(LABELS.ids[label] for label in tags[5])]
     assert not any(table[a, b] for a, b in itertools.pairwise(path))
 
 
