@@ -56,6 +56,7 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.ArgumentParser, argparse
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser, args = parse(argv)
+    task_flags.check_outputs(args)
     runtime.set_device(args.device)
     if args.command == "train":
         task_flags.train_classifier(parser, args)
@@ -64,23 +65,19 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    disk.check_output("--json", args.json, args.test_file)
-    disk.check_output("--mistakes", args.mistakes, args.test_file)
     classifier = Classifier(args.model_dir, args.device, args.precision)
     data = classifier.read(args.test_file, None, args.columns)
     score = classifier.score(data)
     print(f"accuracy               {score.accuracy:.2%}, {format_count(len(data), data.unit)}")
     print(f"macro F1               {score.macro_f1:.2%}")
     print("\n".join(tables(score, True, args.confusion)))
-    if args.mistakes:
-        write_table(args.mistakes, mistakes(score, data.texts, data.are_pairs))
+    write_table(args.mistakes, mistakes(score, data.texts, data.are_pairs))
     disk.write_json(args.json, {"test": score.to_dict()}, indent=1, ensure_ascii=False)
 
 
 def predict(args: argparse.Namespace) -> None:
     groups, source = (read_groups(args.input), args.input) if args.input else (line_groups(None), "standard input")
     classifier = Classifier(args.model_dir, args.device, args.precision)
-    disk.check_output("--explain", args.explain, args.input)
     texts = [] if args.explain else None
     with script.output(args.output, args.input) as target:
         for lines in classify_lines(classifier, groups, source, args.output_format, args.columns, texts):

@@ -55,7 +55,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     task_flags.add_language(data)
     arguments.add(data, "save_dir", "overwrite", "resume", "json")
     task_flags.add_elmo_settings(parser, ReaderSettings, TRAINING)
-    task_flags.add_word_vectors(parser, trainable=False)
+    task_flags.add_word_vectors(parser, ReaderSettings)
     network = parser.add_argument_group("network")
     names = "word_dim", "hidden_dim", "dropout", "max_seq_len", "doc_stride", "max_answer_length"
     task_flags.add_settings(network, ReaderSettings, *names)
@@ -96,20 +96,18 @@ def check_evaluate(parser: argparse.ArgumentParser, args: argparse.Namespace) ->
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
+    task_flags.check_outputs(args)
     if "device" in args:
         runtime.set_device(args.device)
     {"train": train, "evaluate": evaluate, "predict": predict, "prepare": prepare}[args.command](args)
 
 
 def train(args: argparse.Namespace) -> None:
-    disk.check_output("--json", args.json, args.examples, args.dev, args.test)
     reader = Reader.train(**arguments.options(Reader.train, args))
     task_flags.finish(reader, args, lambda name, scores: print(f"{name}  {scores}"))
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    for flag, path in (("--json", args.json), ("--mistakes", args.mistakes)):
-        disk.check_output(flag, path, args.test_file, args.predictions, args.compare_with)
     passages = read_dataset(args.test_file).passages
     if args.model_dir:
         reader = Reader(args.model_dir, args.device, args.precision)
@@ -120,8 +118,7 @@ def evaluate(args: argparse.Namespace) -> None:
         predictions = read_predictions(args.predictions)
     scores = score(passages, predictions, language)
     print(scores)
-    if args.mistakes:
-        write_table(args.mistakes, mistakes(passages, predictions, scores))
+    write_table(args.mistakes, mistakes(passages, predictions, scores))
     results = {"test": scores.to_dict()}
     if args.compare_with:
         other = score(passages, read_predictions(args.compare_with), language)
@@ -173,7 +170,6 @@ def describe(answers: list[Answer], k: int | None) -> str:
 
 def prepare(args: argparse.Namespace) -> None:
     """Describe a data set, and score its first answers rounded outwards to whole tokens: an upper bound for readers."""
-    disk.check_output("--text", args.text, args.input)
     data = read_dataset(args.input)
     tokeniser = make_tokeniser(args.lang, (passage.text for passage in data.passages), user_dict=args.user_dict)
     passages = tokenise_passages(data.passages, tokeniser)

@@ -65,7 +65,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     task_flags.add_language(data, AUTO, "how `predict` tokenises text")
     arguments.add(data, "save_dir", "overwrite", "resume", "json")
     task_flags.add_elmo_settings(parser, TaggerSettings, TrainingSettings, "elmo_trainable", "elmo_at")
-    task_flags.add_word_vectors(parser)
+    task_flags.add_word_vectors(parser, TaggerSettings)
     network = parser.add_argument_group("network")
     task_flags.add_settings(
         network, TaggerSettings, "word_dim", "char_cnn", "cell", "hidden_dim", "n_layers", "dropout"
@@ -103,28 +103,25 @@ def add_predict(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
+    task_flags.check_outputs(args)
     runtime.set_device(args.device)
     {"train": train, "evaluate": evaluate, "predict": predict}[args.command](args)
 
 
 def train(args: argparse.Namespace) -> None:
-    disk.check_output("--json", args.json, args.sentences, args.dev, args.test)
     if args.dev and args.test and args.dev.samefile(args.test):
         log.warning(f"{args.test} is both --dev_file and --test_file: the test scores will be optimistic.")
     task_flags.finish(Tagger.train(**arguments.options(Tagger.train, args)), args, show)
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    disk.check_output("--json", args.json, args.test_file)
-    disk.check_output("--mistakes", args.mistakes, args.test_file)
     tagger = Tagger(args.model_dir, args.device, args.precision)
     reader = tagger.reader(args.data_format, args.token_column, args.label_column, args.label_names)
     sentences = reader.read(args.test_file)
     warn_about_labels(tagger.labels, tagger.settings.scheme, [], {str(args.test_file): sentences})
     predicted = tagger.predict([sentence.tokens for sentence in sentences])
     score = tagger.score(sentences, predicted=predicted)
-    if args.mistakes:
-        write_table(args.mistakes, mistake_rows(sentences, predicted))
+    write_table(args.mistakes, mistake_rows(sentences, predicted))
     show(str(args.test_file), score)
     disk.write_json(args.json, {"test": score.to_dict()}, indent=1, ensure_ascii=False)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from args import COUNT, DIR, FILE, WHOLE, add, add_settings
+from args import COUNT, DIR, FILE, WHOLE, add, add_settings, options
 from elmo_core.machine import disk
 from elmo_core.machine.messages import log
 from elmo_core.text.language import AUTO, CHOICES
@@ -20,6 +20,8 @@ from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.saved import TrainedModel
 
 # Data and output
+
+OUTPUTS = "json", "mistakes", "results", "explain", "text"  # and --output, which `script.output` checks
 
 
 def add_data(parser, content: str, names: Sequence[str], held_out: str = "a tenth of --train_file", required=True):
@@ -66,14 +68,13 @@ def add_elmo_settings(parser: argparse.ArgumentParser, settings: Any, training: 
     add_settings(group, training, *(["elmo_lr"] if "elmo_trainable" in more else []), "cache_gb")
 
 
-def add_word_vectors(parser: argparse.ArgumentParser, trainable: bool = True, flag: str = "--word_vectors", **options):
-    """Add the group of word vectors. options: of the flag itself."""
+def add_word_vectors(parser: argparse.ArgumentParser, settings: Any, flag: str = "--word_vectors", **options):
+    """Add the group of word vectors. settings: of the network. options: of the flag itself."""
     group = parser.add_argument_group("word vectors")
     options = {"help": "word vectors, in word2vec's or GloVe's format", **FILE, **options}
     group.add_argument(flag, dest="word_vectors", **options)
     group.add_argument("--word_vectors_limit", **COUNT, help="read only the first N of them")
-    if trainable:
-        group.add_argument("--word_vectors_trainable", action="store_true", help="fine-tune them")
+    add_settings(group, settings, "word_vectors_trainable")
     return group
 
 
@@ -98,6 +99,14 @@ def finish(model: TrainedModel, args: argparse.Namespace, show: Callable[[str, A
     disk.write_json(args.json, result.to_dict(), indent=1, ensure_ascii=False)
 
 
+def check_outputs(args: argparse.Namespace) -> None:
+    """Raise, before anything is computed, if a file of results cannot be written or is also an input."""
+    outputs = [name for name in OUTPUTS if getattr(args, name, None)]
+    inputs = [value for name, value in vars(args).items() if isinstance(value, Path) and name not in outputs]
+    for name in outputs:
+        disk.check_output(f"--{name}", getattr(args, name), *inputs)
+
+
 # The classifier, for run_finetune.py and word2vec_base.py
 
 LABELLED_TEXTS = "TSV, CSV or JSON: text, label and, for pairs, a second text"
@@ -106,7 +115,7 @@ POLARITY = Path("sentence-polarity-dataset-v1")
 
 def add_classifier(parser: argparse.ArgumentParser, flag: str, **options) -> None:
     """Add the flags of the classifier's training, except ELMo's. flag, options: of the file of word vectors."""
-    words = add_word_vectors(parser, flag=flag, **options)
+    words = add_word_vectors(parser, ClassifierSettings, flag, **options)
     add_settings(words, ClassifierTraining, "word_vectors_lr")
     data = add_data(parser, LABELLED_TEXTS, ("texts", "dev", "test"), required=False)
     data.add_argument("--data_dir", **DIR, help=f"polarity dataset, without --train_file (default: {POLARITY})")
@@ -129,7 +138,7 @@ def add_classifier(parser: argparse.ArgumentParser, flag: str, **options) -> Non
     training.add_argument("--class_weights", nargs="+", type=class_weight, metavar="CLASS=X", help=help)
     out = parser.add_argument_group("scores")
     out.add_argument("--results", **FILE, help="write scores and predictions as JSON")
-    out.add_argument("--compare_with", **FILE, nargs="+", help="test the difference from other --results")
+    out.add_argument("--compare_with", **FILE, nargs="+", default=(), help="test the difference from other --results")
     add(out, "confusion", "mistakes")
 
 
@@ -160,21 +169,14 @@ def train_classifier(parser: argparse.ArgumentParser, args: argparse.Namespace) 
     for name, flag in (("data_dir", "data_dir"), ("dev", "dev_file"), ("test", "test_file"), ("columns", "columns")):
         if getattr(args, name) and is_polarity != (name == "data_dir"):
             parser.error(f"--{flag} has no effect {'without' if is_polarity else 'with'} --train_file")
-    if args.resume and not (args.results or args.save_dir):
-        parser.error("--resume has no effect without --save_dir or --results")
-    for name in ("results", "mistakes"):
-        disk.check_output(f"--{name}", getattr(args, name), args.texts, args.dev, args.test)
     if is_polarity:
         args.texts = args.data_dir or POLARITY
         check_folder(args.texts)
     args.class_weights = "balanced" if "balanced" in weights else weights or None
-    options = {name: value for name, value in vars(args).items() if name in Classifier.train.__kwdefaults__}
-    protocol = {"folds": args.folds, "protocol": args.protocol, "results": args.results}
-    run = Classifier.cross_validate(args.texts, **protocol, compare_with=args.compare_with or (), **options)
+    run = Classifier.cross_validate(**options(Classifier.train, args) | options(Classifier.cross_validate, args))
     if run.results:  # otherwise another rank reports
         print(run.report(not is_polarity, args.confusion), flush=True)
-        if args.mistakes:
-            write_table(args.mistakes, mistakes(run.predictions, run.data.texts, run.data.are_pairs))
+        write_table(args.mistakes, mistakes(run.predictions, run.data.texts, run.data.are_pairs))
         if args.save_dir:
             log.info(
                 f"saved         {args.save_dir}; use it: python run_finetune.py predict --model_dir={args.save_dir}"

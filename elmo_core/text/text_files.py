@@ -123,10 +123,11 @@ def parse_json(text: str) -> Any:
     return disk.parse_json(text, object_pairs_hook=lambda pairs: {name: whole(value) for name, value in pairs})
 
 
-def write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:
-    """Write rows as tab-separated columns. White space in a value becomes a space."""
-    with disk.atomic_write(path) as file:
-        file.writelines("\t".join(" ".join(str(value).split()) for value in row) + "\n" for row in rows)
+def write_table(path: Path | None, rows: Iterable[Sequence[object]]) -> None:
+    """Write rows as tab-separated columns. White space in a value becomes a space. None is no file."""
+    if path:
+        with disk.atomic_write(path) as file:
+            file.writelines("\t".join(" ".join(str(value).split()) for value in row) + "\n" for row in rows)
 
 
 def split_lines(text: str) -> list[str]:
