@@ -10,6 +10,11 @@ from elmo_core.machine.messages import UserError
 
 Settings = TypeVar("Settings")
 PRECISIONS = "float32", "bfloat16", "auto"
+OTHERS = {
+    "word_vectors_limit": "word_vectors",
+    "overwrite": "save_dir",
+    "resume": "save_dir or results",
+}  # what they need
 PRECISION = "of ELMo's products: bfloat16 is faster on recent processors and GPUs; auto: bfloat16 if it is faster here"
 
 
@@ -75,14 +80,15 @@ def check_effects(values: Mapping[str, Any], *kinds: Any) -> None:
 
     values: all arguments of a call. kinds: dataclasses of settings, or instances whose values are the defaults.
     """
-    if values.get("word_vectors_limit") and not values["word_vectors"]:
-        raise UserError("`word_vectors_limit` has no effect without `word_vectors`.")
+    changed = {name: needs for name, needs in OTHERS.items() if values.get(name)}
     for kind in kinds:
         for field in dataclasses.fields(kind):
-            needs = list(filter(None, field.metadata.get("needs", "").split(" or ")))
-            is_changed = needs and field.name in values and values[field.name] != getattr(kind, field.name)
-            if is_changed and not any(_holds(need, values) for need in needs):
-                raise UserError(f"`{field.name}` has no effect without {' or '.join(f'`{need}`' for need in needs)}.")
+            if field.name in values and values[field.name] != getattr(kind, field.name):
+                changed[field.name] = field.metadata.get("needs", "")
+    for name, needs in changed.items():
+        known = [need for need in needs.split(" or ") if need.partition("=")[0] in values]
+        if known and not any(_holds(need, values) for need in known):
+            raise UserError(f"`{name}` has no effect without {' or '.join(f'`{need}`' for need in known)}.")
 
 
 def _holds(need: str, values: Mapping[str, Any]) -> bool:

@@ -64,11 +64,8 @@ def train_model(
                 frozen.cache(sentences, settings.cache_gb, folder)
             model.network.elmo.share_cache(frozen)
         batches, loss = prepare(model, settings.batch_size)
-
-        def dev_score(model: Model) -> Score:
-            return score(model, data["dev"])
-
-        return fit(model, batches, loss, dev_score, settings, folder, resume, options["progress"], run)
+        how = settings, folder, resume, options["progress"], run
+        return fit(model, batches, loss, lambda model: score(model, data["dev"]), *how)
 
     best = search(train_one, grid, interrupted_run(folder, options["resume"]))
     test = score(best.model, data["test"]) if "test" in data else None

@@ -345,18 +345,20 @@ def conclude(
 
 
 @contextmanager
-def training_folder(kind: str, save_dir: Path | str | None, overwrite: bool, resume: bool) -> Iterator[Path | None]:
-    """Check, make and lock the folder of a model that is about to be trained. None: nothing is written."""
-    if save_dir is None:
-        if overwrite or resume:
-            raise UserError(f"`{'overwrite' if overwrite else 'resume'}` has no effect without `save_dir`.")
+def training_folder(kind: str, options: Mapping[str, Any], interrupted: bool | None = None) -> Iterator[Path | None]:
+    """Check, make and lock the folder of a model that is about to be trained. None: nothing is written.
+
+    options: the arguments of `train`. interrupted: see `check_model_folder`.
+    """
+    if options["save_dir"] is None:
         yield None
         return
-    folder = Path(save_dir)
-    check_model_folder(folder, kind, overwrite, resume)
+    folder = Path(options["save_dir"])
+    how = kind, options["overwrite"], options["resume"], interrupted
+    check_model_folder(folder, *how)
     folder.mkdir(parents=True, exist_ok=True)
     with disk.locked(folder / LOCK, remove=True):
-        check_model_folder(folder, kind, overwrite, resume)  # another training may have ended since
+        check_model_folder(folder, *how)  # another training may have ended since
         yield folder
 
 

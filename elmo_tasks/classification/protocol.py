@@ -21,16 +21,15 @@ from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.ranks import Ranks
 from elmo_core.settings import check_effects, make
 from elmo_core.weights import model_files
-from elmo_tasks.classification.folds import Fold, make_folds, only_fold, weights_of_classes
+from elmo_tasks.classification.folds import Fold, make_folds, only_fold
 from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.classification.polarity import read_reviews
 from elmo_tasks.classification.scores import Results, comparison, tables
 from elmo_tasks.classification.texts import Texts, load_texts, read_texts
 from elmo_tasks.classification.training import ClassifierTraining, Trainer
-from elmo_tasks.saved import LOCK, STATE, TrainedModel, check_model_folder
+from elmo_tasks.saved import LOCK, STATE, TrainedModel
 from elmo_tasks.significance import mean_and_std
-from elmo_tasks.token_models import load_inputs
-from elmo_tasks.training import BestEpoch, conclude, format_settings
+from elmo_tasks.training import BestEpoch, conclude, format_settings, training_folder
 
 NOT_COMPARED = "texts", "labels", "dev", "test", "save_dir", "overwrite", "resume", "progress", "logging_step", "device"
 
@@ -60,55 +59,45 @@ def cross_validate(
     options: the arguments of `Classifier.train`. protocol, results, compare_with: see `Classifier.cross_validate`.
     """
     check_option("protocol", protocol, ("cv", "split", "train"))
+    check_effects({**options, "results": results}, ClassifierSettings, ClassifierTraining)
     ranks = Ranks(advice="With `results` or `save_dir` finished folds are kept: repeat this with `resume=True`.")
     if not ranks.is_main:
         log.setLevel("WARNING")
     save_dir, resume, began = options["save_dir"] and Path(options["save_dir"]), options["resume"], time.perf_counter()
     is_single, cache = protocol != "cv", FoldCache((results or save_dir) if protocol == "cv" else None)
     is_saved = save_dir is not None and checkpoint.exists(save_dir / STATE)
-
-    def check_folder() -> None:
-        if save_dir:
-            check_model_folder(save_dir, kind.kind, options["overwrite"], resume, cache.is_interrupted or is_saved)
-
-    check_folder()
-    if not save_dir and (options["overwrite"] or (resume and not results)):
-        raise UserError(f"`{'overwrite' if options['overwrite'] else 'resume'}` has no effect without `save_dir`.")
     if not save_dir and resume and not cache.is_interrupted:
         raise UserError("`resume`: there is no interrupted run to continue. Leave it out.")
     with runtime.on_device(runtime.device_name(options["device"])), ExitStack() as stack:
+        folder = training_folder(kind.kind, options, cache.is_interrupted or is_saved)
+        ranks.run_on_main(lambda: stack.enter_context(folder))
         run = prepare(options, protocol, folds)
         if results:
             run.check_file(results)
         run.compared = [(path, run.comparable(path)) for path in compare_with]
-        weights = weights_of_classes(options["class_weights"], run.data)
-        trainer = Trainer(kind, run.data, options, **load_inputs(options), class_weights=weights)
-
-        def lock() -> None:
-            for folder in filter(None, (save_dir, cache.folder)):
-                folder.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(disk.locked(folder / LOCK, remove=True))
-            check_folder()  # another run may have ended since
-
-        ranks.run_on_main(lock)
+        trainer = Trainer(kind, run.data, options)
         inputs = trainer.pretrained, trainer.vectors, run.data.tokeniser.segment
         inputs = [source.fingerprint[:12] for source in inputs if source]
-        done = ranks.run_on_main(lambda: cache.open({**run.settings, "weights": " ".join(inputs)}))
+        done = ranks.run_on_main(lambda: cache.open(stack, {**run.settings, "weights": " ".join(inputs)}))
         for number in done:
             log.info(f"{run.folds[number - 1].name}  restored")
         if ranks.size > len(run.folds):
             log.info(f"processes     only {len(run.folds)} of {ranks.size} are used: a fold is not divided")
         numbers = range(ranks.rank + 1, len(run.folds) + 1, ranks.size)
 
+        def train(fold: Fold, number: int) -> tuple[BestEpoch, BestEpoch | None]:
+            """Train the classifier that is kept."""
+            best, first = trainer.train(fold, number, save_dir, resume and is_saved)
+            run.conclude(best, fold, save_dir)
+            return best, first
+
         def train_folds() -> list[FoldResult]:
             for k, number in enumerate(left := [number for number in numbers if number not in done]):
                 began, fold = time.perf_counter(), run.folds[number - 1]
-                into = (save_dir, resume and is_saved) if is_single else ()
-                best, first = trainer.train(fold, number, *into)
+                best, first = (train if is_single else trainer.train)(fold, number)
                 done[number] = result = FoldResult.of(run.data, fold, best, first)
                 cache.save(number, result)
                 if is_single:
-                    run.conclude(best, fold, save_dir)
                     continue
                 seconds = time.perf_counter() - began
                 times = messages.format_duration(seconds)
@@ -118,9 +107,7 @@ def cross_validate(
             return [done[number] for number in numbers]
 
         def train_on_all() -> None:
-            fold = only_fold(run.data, run.seed, f"all {run.data.unit}")
-            best, _ = trainer.train(fold, len(run.folds) + 1, save_dir, resume and is_saved)
-            run.conclude(best, fold, save_dir)
+            train(only_fold(run.data, run.seed, f"all {run.data.unit}"), len(run.folds) + 1)
 
         try:
             trainer.encode(save_dir)
@@ -146,7 +133,6 @@ def cross_validate(
 
 def prepare(options: Mapping[str, Any], protocol: str, folds: int) -> "CrossValidation":
     """Load the texts, and divide them."""
-    check_effects(options, ClassifierSettings, ClassifierTraining)
     make(ClassifierTraining, {"seed": options["seed"]})
     data, seed = load(options), options["seed"]
     parts = [only_fold(data, seed)] if protocol == "train" else make_folds(data, folds, protocol, seed)
@@ -195,15 +181,22 @@ class FoldCache:
         """Whether an interrupted run has left the folder."""
         return self.folder is not None and (self.folder / "settings.json").exists()
 
-    def open(self, identity: Mapping[str, str]) -> dict[int, FoldResult]:
-        """Load the finished folds by number. Raise if they are from a run with other settings or weights."""
+    def open(self, stack: ExitStack, identity: Mapping[str, str]) -> dict[int, FoldResult]:
+        """Lock the folder until the stack is closed, and load the finished folds by number.
+
+        Raise if they are from a run with other settings or weights.
+        """
+        if not self.folder:
+            return {}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(disk.locked(self.folder / LOCK, remove=True))
         files = self.files()
         if files and (changes := differences(self._read(self.folder / "settings.json"), identity)):
             raise UserError(
                 f"{self.folder} holds folds of an interrupted run with other settings: "
                 f"{'; '.join(changes.values())}. Use the same to resume, or delete the folder."
             )
-        if self.folder and not files:
+        if not files:
             disk.write_json(self.folder / "settings.json", identity)
         results = {int(path.stem): FoldResult(**self._read(path)) for path in files}
         for result in results.values():

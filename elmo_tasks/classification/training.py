@@ -11,15 +11,15 @@ import numpy as np
 from elmo_core.machine.runtime import paddle
 from elmo_core.settings import first_of, make, setting
 from elmo_core.text.tokens import Vocabulary, sentence_batches, shuffled_batches
-from elmo_tasks.classification.folds import Fold
+from elmo_tasks.classification.folds import Fold, weights_of_classes
 from elmo_tasks.classification.network import ClassifierSettings, FineTunedELMo
 from elmo_tasks.classification.scores import Results
 from elmo_tasks.classification.texts import Texts
 from elmo_tasks.classification.words import Words
 from elmo_tasks.pretrained import PretrainedBiLM, randomise
 from elmo_tasks.saved import BILM, WORDS
+from elmo_tasks.token_models import load_inputs
 from elmo_tasks.training import BestEpoch, Run, TrainingSettings, fit, grid_of, interrupted_run, search
-from elmo_tasks.word_vectors import WordVectors
 
 BATCH_SIZE, BATCH_TOKENS = 128, 16384  # most texts and tokens per batch without training
 TUNED = "elmo_trainable or word_vectors_trainable"
@@ -53,27 +53,21 @@ SETTINGS = ClassifierSettings, ClassifierTraining
 class Trainer:
     """Trains classifiers on parts of labelled texts. A result depends only on the part, its number and the settings.
 
-    options: the arguments of `Classifier.train`. class_weights: (classes,), of the loss.
+    options: the arguments of `Classifier.train`.
     """
 
-    def __init__(
-        self,
-        kind: type,
-        data: Texts,
-        options: Mapping[str, Any],
-        pretrained: PretrainedBiLM | None,
-        vectors: WordVectors | None,
-        class_weights: np.ndarray | None = None,
-    ):
-        self.kind, self.data, self.pretrained, self.vectors = kind, data, pretrained, vectors
-        self.progress = options["progress"]
-        self.class_weights = None if class_weights is None else paddle.to_tensor(class_weights.astype(np.float32))
+    def __init__(self, kind: type, data: Texts, options: Mapping[str, Any]):
+        self.kind, self.data, self.progress = kind, data, options["progress"]
+        weights = weights_of_classes(options["class_weights"], data)
+        self.class_weights = None if weights is None else paddle.to_tensor(weights.astype(np.float32))
+        self.inputs = load_inputs(options)
+        self.pretrained, self.vectors = self.inputs["pretrained"], self.inputs["vectors"]
         names = {field.name for settings in SETTINGS for field in fields(settings)}
         self.options = {name: value for name, value in options.items() if name in names} | {"lang": data.tokeniser.lang}
         self.options["columns"] = "\t".join(options["columns"] or ())
         self.grid = grid_of(self.options, *SETTINGS)
-        self.options |= {"reads_elmo": pretrained is not None, "pairs": data.are_pairs}
-        self.options["reads_words"] = bool(vectors or self.options["word_vectors_trainable"] or not pretrained)
+        reads_words = bool(self.vectors or self.options["word_vectors_trainable"] or not self.pretrained)
+        self.options |= {"reads_elmo": self.pretrained is not None, "reads_words": reads_words, "pairs": data.are_pairs}
         self.is_tuned = bool(self.options["elmo_trainable"] or self.options["word_vectors_trainable"])
         self.fixed_elmo = self.fixed_words = None
 
@@ -141,9 +135,8 @@ class Trainer:
         words = Vocabulary.frequent(chain.from_iterable(sentences)) if settings.word_vectors_trainable else None
         shared = {} if settings.elmo_trainable else {"elmo_layer": self.fixed_elmo}
         shared |= {} if settings.word_vectors_trainable else {"words_layer": self.fixed_words}
-        parts = {"classes": list(self.data.classes), "data": self.data.identity, "words": words}
-        parts |= {"settings": settings, "pretrained": self.pretrained, "vectors": self.vectors}
-        parts["user_dict"] = self.data.tokeniser.segment
+        parts = {"classes": list(self.data.classes), "data": self.data.identity, "words": words, **self.inputs}
+        parts |= {"settings": settings, "user_dict": self.data.tokeniser.segment}
         model = self.kind(parts, paddle.get_device(), **shared)
         network = model.network
         if not (start or run.best):

@@ -127,10 +127,7 @@ class Reader(TrainedModel):
         if doc_stride > max_seq_len:
             raise UserError(f"`doc_stride={doc_stride}` is more than `max_seq_len={max_seq_len}`, which skips text.")
         parts = {"examples": examples, "dev": dev, "test": test}
-        with (
-            training_folder(cls.kind, save_dir, overwrite, resume) as folder,
-            runtime.on_device(runtime.device_name(device)),
-        ):
+        with training_folder(cls.kind, options) as folder, runtime.on_device(runtime.device_name(device)):
             read = {name: read_passages(part, name) for name, part in parts.items() if part is not None}
             texts = [passage.text for passage in read["examples"]]
             tokeniser = make_tokeniser(lang, texts, vocabulary_words(elmo), user_dict)

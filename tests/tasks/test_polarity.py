@@ -28,7 +28,6 @@ from elmo_tasks.classification.network import ClassifierNetwork
 from elmo_tasks.classification.texts import Texts
 from elmo_tasks.classification.training import Trainer
 from elmo_tasks.classification.words import Words
-from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.training import BestEpoch
 from elmo_tasks.word_vectors import WordVectors
 from preprocessing import word2vec
@@ -83,8 +82,8 @@ def task(n: int = 90, changed: Fold | None = None) -> Texts:
     return Texts([" ".join(sentence) for sentence in sentences], sentences, labels)
 
 
-def trained(data: Texts, fold: Fold, pretrained=None, vectors=None, **changes) -> tuple[BestEpoch, BestEpoch | None]:
-    trainer = Trainer(Classifier, data, options(**changes), pretrained, vectors)
+def trained(data: Texts, fold: Fold, **changes) -> tuple[BestEpoch, BestEpoch | None]:
+    trainer = Trainer(Classifier, data, options(**changes))
     trainer.encode()
     return trainer.train(fold)
 
@@ -232,13 +231,9 @@ def test_fine_tuning_changes_trainable_weights_and_restarts_each_fold(checkpoint
     reviews = polarity.read_reviews(SAMPLE, "en", 256)
     few = np.r_[0:30, 600:630]
     data = Texts([""] * len(few), [reviews.sentences[k] for k in few], reviews.labels[few], tokeniser=reviews.tokeniser)
-    source = PretrainedBiLM.from_path(checkpoints["word"]), WordVectors(vectors)
-    trainer = Trainer(
-        Classifier,
-        data,
-        options(epochs=0, layers="mix", elmo_trainable=True, word_vectors_trainable=True, word_vectors_lr=[0.01, 0.1]),
-        *source,
-    )
+    inputs = {"elmo": checkpoints["word"], "elmo_trainable": True, "layers": "mix"}
+    inputs |= {"word_vectors": vectors, "word_vectors_trainable": True, "word_vectors_lr": [0.01, 0.1]}
+    trainer = Trainer(Classifier, data, options(epochs=0, **inputs))
     trainer.encode()
     fold = folds_of(data.labels)[0]
     best, first = trainer.train(fold)
@@ -265,7 +260,7 @@ def test_fine_tuning_changes_trainable_weights_and_restarts_each_fold(checkpoint
 def test_harmful_fine_tuning_is_discarded(checkpoints):
     data = task()
     fold = folds_of(data.labels)[0]
-    best, first = trained(data, fold, PretrainedBiLM.from_path(checkpoints["char"]), elmo_trainable=True, elmo_lr=30.0)
+    best, first = trained(data, fold, elmo=checkpoints["char"], elmo_trainable=True, elmo_lr=30.0)
     assert best is first and not best.model.settings.elmo_trainable
     np.testing.assert_array_equal(best.model.weights()["output.weight"], first.weights["output.weight"])
 
@@ -518,6 +513,7 @@ def test_a_saved_classifier_predicts_the_same(folder, vectors, small_weights, tm
         "results without content": (["--compare_with", "empty.json"], "empty.json"),
         "results of other reviews": (["--compare_with", "other.json"], "other.json"),
         "a folder of another model": (["--save_dir=."], "save_dir"),
+        "nothing to resume": (["--resume"], "`resume` has no effect without `save_dir` or `results`"),
     }.values(),
 )
 def test_mistakes_are_reported_before_the_work(folder, vectors, flags, word, tmp_path, monkeypatch):
@@ -535,7 +531,6 @@ def test_mistakes_are_reported_before_the_work(folder, vectors, flags, word, tmp
     ("main", "argv", "word"),
     [
         (word2vec_base.main, [], "--pretrained_word2vec_file"),
-        (word2vec_base.main, ["--pretrained_word2vec_file=x", "--resume"], "--resume"),
         (run_finetune.main, ["evaluate", "--model_dir=x"], "--test_file"),
         (run_finetune.main, ["predict", "--model_dir=x", "--confusion"], "--confusion"),
         (run_finetune.main, [], "--init_from_ckpt"),
