@@ -26,7 +26,7 @@ from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import UserError
 from elmo_core.text.language import AUTO, choose_language, make_tokeniser
 from elmo_core.text.text_files import blocks, line_groups, write_table
-from elmo_tasks.reading.data import read_dataset, tokenise_passages
+from elmo_tasks.reading.data import read_passages, tokenise_passages
 from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.reading.reader import MIN_COUNT, TRAINING, Reader
 from elmo_tasks.reading.score import mistakes, score
@@ -44,8 +44,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add_predict(commands.add_parser("predict", help="answer questions"))
     add_prepare(commands.add_parser("prepare", help="describe a data set, write its text as a corpus"))
     args = parser.parse_args(argv)
-    if args.command == "evaluate":
-        check_evaluate(commands.choices["evaluate"], args)
+    if args.command == "evaluate" and bool(args.model_dir) == bool(args.predictions):
+        commands.choices["evaluate"].error("give either --model_dir or --predictions")
+    if args.command == "evaluate" and args.lang != AUTO and args.model_dir:
+        commands.choices["evaluate"].error("--lang has no effect with --model_dir")
     return args
 
 
@@ -87,13 +89,6 @@ def add_prepare(parser: argparse.ArgumentParser) -> None:
     task_flags.add_language(parser)
 
 
-def check_evaluate(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    if bool(args.model_dir) == bool(args.predictions):
-        parser.error("give either --model_dir or --predictions")
-    if args.lang != AUTO and args.model_dir:
-        parser.error("--lang has no effect with --model_dir")
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     task_flags.check_outputs(args)
@@ -108,7 +103,7 @@ def train(args: argparse.Namespace) -> None:
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    passages = read_dataset(args.test_file).passages
+    passages = read_passages(args.test_file)
     if args.model_dir:
         reader = Reader(args.model_dir, args.device, args.precision)
         language = reader.settings.lang
@@ -140,7 +135,7 @@ def read_predictions(path: Path) -> dict[str, str]:
 def predict(args: argparse.Namespace) -> None:
     with script.output(args.output, args.input, args.passage) as target:
         if args.input:
-            passages = read_dataset(args.input, require_answers=False).passages
+            passages = read_passages(args.input, require_answers=False)
             reader = Reader(args.model_dir, args.device, args.precision)
             passages = tokenise_passages(passages, reader.tokeniser)
             best = reader.best(passages, args.k or 1)
@@ -170,20 +165,19 @@ def describe(answers: list[Answer], k: int | None) -> str:
 
 def prepare(args: argparse.Namespace) -> None:
     """Describe a data set, and score its first answers rounded outwards to whole tokens: an upper bound for readers."""
-    data = read_dataset(args.input)
-    tokeniser = make_tokeniser(args.lang, (passage.text for passage in data.passages), user_dict=args.user_dict)
-    passages = tokenise_passages(data.passages, tokeniser)
+    data = read_passages(args.input)
+    tokeniser = make_tokeniser(args.lang, (passage.text for passage in data), user_dict=args.user_dict)
+    passages = tokenise_passages(data, tokeniser)
     n_tokens = [len(passage.text.tokens) for passage in passages]
-    print(f"{args.input}: {data.describe()}")
     print(f"passages have {sum(n_tokens) / len(n_tokens):.0f} tokens on average, {max(n_tokens):,} at most")
     spans = [(passage.text, id, span) for passage in passages for id, _, span in passage.spans() if span]
-    rounded = {question.id: "" for question in data.questions if not question.answers}
+    rounded = {question.id: "" for passage in data for question in passage.questions if not question.answers}
     rounded |= {id: text.text[slice(*text.char_span(span.first, span.last))] for text, id, span in spans}
     n_inexact = sum(not span.exact for *_, span in spans)
     print(
         f"answers that begin or end within a word: {n_inexact:,}. The first answers, rounded to whole words, would score"
     )
-    print(score(data.passages, rounded, tokeniser.lang))
+    print(score(data, rounded, tokeniser.lang))
     if args.text:
         with disk.atomic_write(args.text) as file:
             file.writelines(f"{' '.join(sentence)}\n" for passage in passages for sentence in passage.text.sentences)

@@ -36,7 +36,7 @@ from elmo_core.machine import disk
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import model_files
-from elmo_tasks.reading.data import read_dataset
+from elmo_tasks.reading.data import read_passages
 from elmo_tasks.reading.score import score
 from elmo_tasks.significance import Difference, clustered_bootstrap, mean_and_std
 from elmo_tasks.tagging.columns import read_columns
@@ -243,7 +243,7 @@ def difference(args: argparse.Namespace, differences: np.ndarray) -> Difference:
     """Return the mean of the differences (n_seeds, n_texts), with its interval."""
     if args.task != "cmrc2018":
         return crossed_difference(differences, "seeds", "texts")
-    passages = read_dataset(files(args)["test"]).passages  # questions on a passage depend on each other
+    passages = read_passages(files(args)["test"])  # questions on a passage depend on each other
     group = np.repeat(np.arange(len(passages)), [len(passage.questions) for passage in passages])
     return clustered_bootstrap(differences.mean(axis=0), np.zeros(len(group)), group, groups="passages")
 
@@ -253,7 +253,7 @@ def scores_of(args: argparse.Namespace, result: Path, seed: int) -> dict[str, np
     if TASKS[args.task].script == "run_finetune.py":
         return {"accuracy": steps.correct(result)}
     if TASKS[args.task].script == "run_read.py":
-        read = score(read_dataset(files(args)["test"]).passages, disk.read_json(result, "predictions"), "zh")
+        read = score(read_passages(files(args)["test"]), disk.read_json(result, "predictions"), "zh")
         return {"EM": read.exact, "F1": read.f1, "Rouge-L": read.rouge}
     gold, predicted = (read_columns(result, label=column) for column in (-2, -1))
     scheme = TASKS[args.task].scheme or detect_scheme(sentence.labels for sentence in gold)

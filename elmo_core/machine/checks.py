@@ -69,11 +69,16 @@ def check_texts(texts: Sequence, names: Sequence[str] = ("text",)) -> list:
     return list(items)
 
 
-def check_pair(value: Any, name: str) -> Sequence:
-    """The examples and their labels. Raise a TypeError unless there are two. name: of the argument."""
+def check_pair(value: Any, name: str) -> tuple[Sequence, Sequence]:
+    """The examples and their labels. Raise a TypeError unless these are two lists of one length. name: of the argument."""
     if (pair := as_list(value)) is None or len(pair) != 2:
         raise TypeError(f"`{name}`: found {describe(value)}, expected a file, or {name} and their labels.")
-    return pair
+    examples, labels = map(as_list, pair)
+    if examples is None or labels is None:
+        raise TypeError(f"`{name}`: found {describe(pair[examples is not None])}, expected a list.")
+    if not examples or len(examples) != len(labels):
+        raise UserError(f"`{name}`: found {len(examples)} examples and {len(labels)} labels, expected one for each.")
+    return examples, labels
 
 
 def describe(value: object) -> str:

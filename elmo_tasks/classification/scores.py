@@ -154,8 +154,7 @@ def per_class_table(results: Results) -> str:
 def mistakes(results: Results, texts: Sequence[str], pairs: bool) -> Iterator[Sequence[object]]:
     """Yield the rows of a table of the misclassified texts, those with the least likely true class first."""
     yield "probability", "label", "predicted", "text", *(["text2"] if pairs else [])
-    p, names = results.probability, results.classes
-    true = np.where(results.label == 1, p, 1 - p) if p.ndim == 1 else p[np.arange(len(p)), results.label]
+    true, names = results.probabilities[np.arange(len(results.label)), results.label], results.classes
     for k in np.argsort(true, kind="stable"):
         if not results.is_correct[k]:
             text = texts[results.number[k]]

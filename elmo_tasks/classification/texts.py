@@ -17,7 +17,7 @@ import numpy as np
 
 import elmo_tasks.records as records
 from elmo_core.machine import disk
-from elmo_core.machine.checks import as_list, check_pair, check_texts, describe
+from elmo_core.machine.checks import check_pair, check_texts
 from elmo_core.machine.messages import UserError, format_count, join_names, log
 from elmo_core.text import text_files
 from elmo_core.text.language import make_tokeniser
@@ -56,13 +56,9 @@ def load_texts(source: Labelled, name: str) -> Path | Given:
     """A file, or the examples that texts and their labels are. name: of the argument, used in error messages."""
     if isinstance(source, Path | str):
         return Path(source)
-    source = check_pair(source, name)
-    texts, labels = map(as_list, source)
-    is_pair = bool(texts) and not isinstance(texts[0], str)
-    check_texts(source[0], ("text", "text2") if is_pair else ("text",))
-    if labels is None or len(texts) != len(labels) or not texts:
-        found = f"{format_count(len(texts), 'texts')} and {describe(source[1])}"
-        raise UserError(f"`{name}`: found {found}, expected as many texts as labels.")
+    texts, labels = check_pair(source, name)
+    is_pair = not isinstance(texts[0], str)
+    check_texts(texts, ("text", "text2") if is_pair else ("text",))
     pairs = [tuple(" ".join(part.split()) for part in (text if is_pair else (text,))) for text in texts]
     return Given(name, [Example(str(label), text) for label, text in zip(labels, pairs, strict=True)])
 

@@ -14,7 +14,7 @@ The passage does not answer a question with `is_impossible` or without answers.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,56 +47,35 @@ class Passage:
     questions: list[Question]
 
 
-@dataclass
-class Dataset:
-    """The passages of a file. faults: how many questions and answers have which fault."""
+def read_passages(
+    data: Path | str | Sequence[Mapping[str, Any]], name: str = "", require_answers: bool = True
+) -> list[Passage]:
+    """Read a file, or take dictionaries. Logs how many questions and answers have which fault.
 
-    passages: list[Passage]
-    faults: Counter = field(default_factory=Counter)
-
-    @property
-    def questions(self) -> list[Question]:
-        return [question for passage in self.passages for question in passage.questions]
-
-    def describe(self) -> str:
-        faults = "".join(f"; {fault}: {count:,}" for fault, count in sorted(self.faults.items()) if count)
-        return (
-            f"{format_count(len(self.passages), 'passages')}, {format_count(len(self.questions), 'questions')}{faults}"
-        )
-
-
-def read_dataset(path: Path, require_answers: bool = True) -> Dataset:
-    """Read a file. require_answers: a question whose answers are unknown is an error."""
-    disk.check_input(path, EXPECTED)
-    records = read_records(Lines(line_groups(path)), path)
-    return make_dataset((record for record in records if record[1] != ""), path, require_answers)
-
-
-def read_passages(data: Path | str | Sequence[Mapping[str, Any]], name: str) -> list[Passage]:
-    """Read a file, or dictionaries. name: of the argument, used in error messages."""
-    is_file = isinstance(data, Path | str)
-    dataset = read_dataset(Path(data)) if is_file else make_dataset(number_records(data, name), name)
-    log.info(f"{data if is_file else name}: {dataset.describe()}")
-    return dataset.passages
-
-
-def make_dataset(records: Iterable[Record], source: str | Path, require_answers: bool = True) -> Dataset:
-    """Take the passages and questions from records. source: their file, used in error messages."""
-    data, seen = Dataset([]), set()
-    for text, questions, where in _passages(records):
+    name: of the argument, used in error messages. require_answers: a question whose answers are unknown is an error.
+    """
+    if isinstance(data, Path | str):
+        disk.check_input(Path(data), EXPECTED)
+        name, records = str(data), read_records(Lines(line_groups(Path(data))), data)
+    else:
+        records = number_records(data, name)
+    passages, seen, faults = [], set(), Counter()
+    for text, questions, where in _passages((where, record) for where, record in records if record != ""):
         if not text.split():
             raise UserError(f"{where}: the passage is empty.")
-        passage = Passage(text, [])
+        passages.append(Passage(text, []))
         for where, value in questions:
-            question = _question(value, text, where, data.faults, require_answers)
+            question = _question(value, text, where, faults, require_answers)
             if question.id in seen:
                 raise UserError(f"{where}: the id {question.id!r:.60} occurs twice.")
             seen.add(question.id)
-            passage.questions.append(question)
-        data.passages.append(passage)
+            passages[-1].questions.append(question)
     if not seen:
-        raise UserError(f"{source}: no question, expected {EXPECTED}.")
-    return data
+        raise UserError(f"{name}: no question, expected {EXPECTED}.")
+    counts = format_count(len(passages), "passages"), format_count(len(seen), "questions")
+    found = "; ".join([", ".join(counts), *(f"{fault}: {n:,}" for fault, n in sorted(faults.items()) if n)])
+    log.info(f"{name}: {found}")
+    return passages
 
 
 def _passages(records: Iterable[Record]) -> Iterator[tuple[str, list[tuple[str, dict]], str]]:

@@ -101,8 +101,6 @@ class SentenceReader:
         if isinstance(data, Path | str):
             return self.read(Path(data))
         sentences, labels = map(check_sentences, check_pair(data, name))
-        if len(sentences) != len(labels):
-            raise UserError(f"`{name}`: found {len(labels):,} rows of labels, expected {len(sentences):,}.")
         pairs = enumerate(zip(sentences, labels, strict=True))
         labelled = (Sentence(list(tokens), list(row), f"{name} {k}") for k, (tokens, row) in pairs)
         return [sentence for sentence in labelled if sentence.tokens]

@@ -7,7 +7,7 @@ import pytest
 from project import PROJECT
 
 from elmo_tasks.classification import texts
-from elmo_tasks.reading.data import read_dataset
+from elmo_tasks.reading.data import read_passages
 from elmo_tasks.tagging.formats import SentenceReader
 
 FENCE = re.compile(r"^```(tsv|csv|json|text)\n(.*?)^```$", re.M | re.S)
@@ -24,7 +24,8 @@ READERS = [
     texts.read_file,
     texts.read_file,
     *[lambda path: SentenceReader().read(path)] * 3,
-    *[lambda path: read_dataset(path).passages] * 2,
+    read_passages,
+    read_passages,
     predicted,
 ]
 

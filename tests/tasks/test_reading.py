@@ -14,7 +14,7 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.reading.batch import NO_ANSWER, QuestionGroup, WindowQuestion, make_batch, training_groups
-from elmo_tasks.reading.data import Dataset, Passage, Question, TokenisedPassage, read_dataset
+from elmo_tasks.reading.data import Passage, Question, TokenisedPassage, read_passages
 from elmo_tasks.reading.network import MASKED_LOGIT, BiDAF, ReaderSettings, window_layers
 from elmo_tasks.reading.reader import Reader
 from elmo_tasks.reading.score import METRICS, best_threshold, cmrc_f1, rouge_l, score, squad_words, word_f1
@@ -98,12 +98,16 @@ def test_windows_hold_every_token_and_give_the_parts_of_sentences():
 def read(tmp_path):
     """A function that reads a data set from a file of these values."""
 
-    def read(values: object, **options) -> Dataset:
+    def read(values: object, **options) -> list[Passage]:
         text = values if isinstance(values, str) else json.dumps(values, ensure_ascii=False)
         (tmp_path / "x.json").write_text(text, encoding="utf-8")
-        return read_dataset(tmp_path / "x.json", **options)
+        return read_passages(tmp_path / "x.json", **options)
 
     return read
+
+
+def questions_of(passages: list[Passage]) -> list[Question]:
+    return [question for passage in passages for question in passage.questions]
 
 
 def squad(*questions: dict, context: str = TEXT) -> dict:
@@ -114,42 +118,42 @@ def qa(id: str, text: str, begin: object = 0, question: str = "谁？") -> dict:
     return {"id": id, "question": question, "answers": [{"text": text, "answer_start": begin}]}
 
 
-def test_both_forms_of_cmrc_and_squads_are_read(read):
+def test_both_forms_of_cmrc_and_squads_are_read(read, messages):
     questions = qa("a", "北京", 4), qa("b", "上海", 7), qa("c", "广州", -1, question="")
-    data = read(squad(*questions))
-    assert [question.answer_starts for question in data.questions] == [[4], [TEXT.index("上海")], [None]]
+    data = questions_of(read(squad(*questions)))
+    assert [question.answer_starts for question in data] == [[4], [TEXT.index("上海")], [None]]
     for fault in (
         "answers moved to where their text occurs: 1",
         "answers that are not in their passage: 1",
         "questions without words: 1",
     ):
-        assert fault in data.describe()
+        assert fault in messages()
     del questions[1]["answers"]
-    assert read(squad(*questions), require_answers=False).questions[1].answers == []
+    assert questions_of(read(squad(*questions), require_answers=False))[1].answers == []
     first = [{"context_text": TEXT, "qas": [{"query_id": "a", "query_text": "谁？", "answers": ["北京", "医生"]}]}]
-    assert read(first).questions == [Question("a", "谁？", ["北京", "医生"], [4, TEXT.index("医生")])]
+    assert questions_of(read(first)) == [Question("a", "谁？", ["北京", "医生"], [4, TEXT.index("医生")])]
     flat = [{**question, "context": TEXT, "answers": {"text": ["北京"], "answer_start": [4]}} for question in questions]
     for values in (flat, "\n".join(json.dumps(question) for question in flat)):
-        (one,) = read(values).passages
+        (one,) = read(values)
         assert one.text == TEXT and [(q.id, q.answers, q.answer_starts) for q in one.questions][2] == (
             "c",
             ["北京"],
             [4],
         )
-    nearest = read(squad(qa("a", "住在", 13), qa("b", "住在", 5)))
-    assert [question.answer_starts for question in nearest.questions] == [[TEXT.rindex("住在")], [TEXT.index("住在")]]
+    nearest = questions_of(read(squad(qa("a", "住在", 13), qa("b", "住在", 5))))
+    assert [question.answer_starts for question in nearest] == [[TEXT.rindex("住在")], [TEXT.index("住在")]]
 
 
-def test_questions_without_an_answer_and_dureaders_documents_are_read(read):
+def test_questions_without_an_answer_and_dureaders_documents_are_read(read, messages):
     impossible = {"is_impossible": True, "plausible_answers": qa("", "北京")["answers"]}
     checklist = {**qa("c", "", -1), "is_impossible": True}
     data = read(squad(qa("a", "北京", 4), {"id": "b", "question": "谁？", "answers": [], **impossible}, checklist))
-    assert [question.answers for question in data.questions] == [["北京"], [], []]
-    assert "questions without an answer: 2" in data.describe()
+    assert [question.answers for question in questions_of(data)] == [["北京"], [], []]
+    assert "questions without an answer: 2" in messages()
     flat = {"id": "a", "context": TEXT, "question": "谁？", "answers": {"text": [], "answer_start": []}}
-    assert read([flat]).questions == [Question("a", "谁？", [], [])]
+    assert questions_of(read([flat])) == [Question("a", "谁？", [], [])]
     documents = [{"title": "标题", "paragraphs": ["甲。", "乙是老师。"]}, {"paragraphs": ["丙。"]}]
-    (one,) = read({"question_id": 7, "question": "谁？", "documents": documents, "answers": ["乙", "没有"]}).passages
+    (one,) = read({"question_id": 7, "question": "谁？", "documents": documents, "answers": ["乙", "没有"]})
     assert one == Passage("标题\n甲。\n乙是老师。\n丙。", [Question("7", "谁？", ["乙", "没有"], [6, None])])
 
 

@@ -11,7 +11,7 @@ import run_read
 from args import with_flags
 from elmo_core.machine.messages import UserError
 from elmo_core.text.tokenise import Tokeniser
-from elmo_tasks.reading.data import read_dataset
+from elmo_tasks.reading.data import read_passages
 from elmo_tasks.reading.text import Text
 
 TEXT = "老师住在北京。他在银行工作。医生住在上海。"
@@ -81,7 +81,7 @@ def test_train_evaluate_and_predict(run, checkpoints, tmp_path, kind):
     assert run("evaluate --test_file=data.json --device=cpu", reader).strip() == test
     run("predict --input=data.json --device=cpu", reader, f"--output={tmp_path / 'p.json'}")
     answers = json.loads((tmp_path / "p.json").read_text(encoding="utf-8"))
-    passages = read_dataset(Path("data.json")).passages
+    passages = read_passages(Path("data.json"))
     assert dict.fromkeys(answers, True) == {q.id: answers[q.id] in p.text for p in passages for q in p.questions}
     assert run("evaluate --test_file=data.json", f"--predictions={tmp_path / 'p.json'}").strip() == test
     results = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
@@ -110,7 +110,7 @@ def test_questions_of_standard_input_are_answered_in_their_order(run):
 
 def test_k_answers_are_written_with_their_scores_and_offsets(run):
     by_id = json.loads(run("predict --model_dir=reader --input=data.json --k=3 --device=cpu"))
-    texts = {q.id: passage.text for passage in read_dataset(Path("data.json")).passages for q in passage.questions}
+    texts = {q.id: passage.text for passage in read_passages(Path("data.json")) for q in passage.questions}
     assert by_id.keys() == texts.keys()
     for id, found in by_id.items():
         assert len(found) == 3 and sorted(found, key=lambda one: -one["score"]) == found
@@ -132,9 +132,9 @@ def test_evaluate_scores_and_compares(run, tmp_path):
     assert "3 of them without a prediction" in printed and "p = " in printed
 
 
-def test_prepare_counts_and_writes(run, tmp_path):
+def test_prepare_counts_and_writes(run, tmp_path, messages):
     printed = run(f"prepare data.json --text={tmp_path / 'text'}")
-    assert "2 passages, 4 questions" in printed and "within a word: 1" in printed
+    assert "2 passages, 4 questions" in messages() and "within a word: 1" in printed
     assert "EM 75.00%" in printed
     lines = (tmp_path / "text").read_text(encoding="utf-8").splitlines()
     assert (
