@@ -258,4 +258,4 @@ class Classifier(TrainedModel):
             raise UserError(
                 "the classifier's predictions are not finite: use a lower `lr`, `elmo_lr` or `word_vectors_lr`."
             )
-        return Results.from_probabilities(data.identity, indices, data.labels[indices], probabilities, data.classes)
+        return Results(data.identity, indices, data.labels[indices], probabilities, data.classes)

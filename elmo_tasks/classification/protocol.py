@@ -246,9 +246,7 @@ class CrossValidation:
         indices, data = np.concatenate([fold.scored for fold in self.folds]), self.data
         order = np.argsort(indices)
         probabilities = np.concatenate([result.probabilities for result in self.results])[order]
-        return Results.from_probabilities(
-            data.identity, indices[order], data.labels[indices[order]], probabilities, data.classes
-        )
+        return Results(data.identity, indices[order], data.labels[indices[order]], probabilities, data.classes)
 
     def report(self, classes: bool = True, confusion: bool = False) -> str:
         """The scores as text. classes: include those of each class. confusion: include the confusion matrix."""

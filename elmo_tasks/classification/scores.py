@@ -15,7 +15,7 @@ from elmo_core.text.terminal import display_width, pad
 from elmo_tasks.significance import mcnemar, paired_bootstrap
 
 CLASSES = ("negative", "positive")
-COLUMNS = ("number", "label", "prediction", "probability")
+COLUMNS = ("number", "label", "prediction", "probability")  # of a file
 
 
 def auc(probabilities: np.ndarray, labels: np.ndarray) -> float:
@@ -36,30 +36,18 @@ def _area(positive: np.ndarray, score: np.ndarray) -> float:
 
 @dataclass
 class Results:
-    """Predictions for texts: their number, label and predicted class (n,), and the probabilities; and their scores.
-
-    probability: (n,), of the second of two classes; or (n, classes).
-    """
+    """Predictions for texts: their number and label (n,), and the probabilities (n, classes); and their scores."""
 
     data: str  # identity of the texts
     number: np.ndarray
     label: np.ndarray
-    prediction: np.ndarray
-    probability: np.ndarray
+    probabilities: np.ndarray
     classes: Sequence[str] = CLASSES
 
-    @classmethod
-    def from_probabilities(
-        cls, data: str, number: np.ndarray, label: np.ndarray, probabilities: np.ndarray, classes: Sequence[str]
-    ) -> "Results":
-        probability = probabilities[:, 1] if len(classes) == 2 else probabilities
-        return cls(data, number, label, probabilities.argmax(axis=1), probability, classes)
-
-    @property
-    def probabilities(self) -> np.ndarray:
-        """(n, classes)"""
-        p = self.probability
-        return np.stack([1 - p, p], axis=1) if p.ndim == 1 else p
+    @cached_property
+    def prediction(self) -> np.ndarray:
+        """The predicted classes (n,)."""
+        return self.probabilities.argmax(axis=1)
 
     @property
     def is_correct(self) -> np.ndarray:
@@ -105,16 +93,20 @@ class Results:
         return {**scores, "texts": len(self.label), "classes": self.per_class}
 
     def save(self, path: Path, **more: Any) -> None:
+        """Write a file. Of two classes, it has the probability of the second."""
         columns = {name: getattr(self, name).tolist() for name in COLUMNS[:-1]}
-        columns["probability"] = self.probability.astype(float).round(6).tolist()
+        probability = self.probabilities[:, 1] if len(self.classes) == 2 else self.probabilities
+        columns["probability"] = probability.astype(float).round(6).tolist()
         disk.write_json(path, {"data": self.data, **more, "reviews": columns})
 
     @classmethod
     def load(cls, path: Path) -> "Results":
         values = disk.read_json(path, "a file of `results`")
         try:
-            columns = {name: np.array(values["reviews"][name]) for name in COLUMNS}
-            return cls(values["data"], **columns)
+            number, label, prediction, p = (np.array(values["reviews"][name]) for name in COLUMNS)
+            results = cls(values["data"], number, label, np.stack([1 - p, p], axis=1) if p.ndim == 1 else p)
+            results.prediction = prediction  # the probabilities are rounded
+            return results
         except (KeyError, TypeError) as error:
             raise UserError(f"{path}: not a file of `results` ({type(error).__name__}: {error}).") from error
 

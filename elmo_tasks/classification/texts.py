@@ -30,6 +30,7 @@ LAYOUTS = (*PAIRS, *(layout[:2] for layout in PAIRS), ("sentence", "label"))
 LINES_PER_GROUP = 4096
 MAX_CLASSES = 50  # more labels, and more than half as many as texts: probably the wrong column
 EXPECTED = "texts with labels, as TSV, CSV or JSON"
+_warn_once = cache(log.warning)
 Labelled = Path | str | tuple[Sequence, Sequence]  # a file, or texts and labels
 
 
@@ -177,33 +178,26 @@ def as_texts(
 
 
 def read_file(path: Path, columns: Sequence[str] | None = None, usual: Sequence[str] = ()) -> list[Example]:
-    """Read the labelled texts of a file. columns, usual: see `as_examples`."""
+    """Read the labelled texts of a file.
+
+    columns: those of text, label and second text: JSON keys, names in a header, or numbers from 0 without a header. usual:
+    columns that are tried first if these are not given.
+    """
     if isinstance(path, Given):
         return path.examples
     disk.check_input(path, EXPECTED)
     rows = records.read_records(records.Lines(text_files.line_groups(path)), path, records.find_format)
     rows = records.name_columns(rows, lambda row: bool(_find_columns(row, columns, usual)))
-    return as_examples(rows, path, columns, usual)
-
-
-def as_examples(
-    rows: Iterable[records.Record], source: str | Path, columns: Sequence[str] | None = None, usual: Sequence[str] = ()
-) -> list[Example]:
-    """Take the labelled texts from records. source: their file, used in error messages.
-
-    columns: those of text, label and second text: JSON keys, names in a header, or numbers from 0 without a header. usual:
-    columns that are tried first if these are not given.
-    """
     rows = [(where, record) for where, record in rows if record != ""]
     if not rows:
-        raise UserError(f"{source}: found no texts, at most a header. Expected {EXPECTED}.")
+        raise UserError(f"{path}: found no texts, at most a header. Expected {EXPECTED}.")
     first = rows[0][1]
     names = _find_columns(first, columns, usual) if isinstance(first, dict) else []
     if not names and not columns and len(first) in (2, 3) and "0" in first:
         names = list(first)
     if not names:
         raise UserError(
-            f"{source}: found {_shown_columns(first)}, expected {' and '.join(columns or ('text', 'label'))}, as JSON or in "
+            f"{path}: found {_shown_columns(first)}, expected {' and '.join(columns or ('text', 'label'))}, as JSON or in "
             "columns separated by tabs or, in CSV, by commas or semicolons. Name other columns: `columns=TEXT,LABEL` or, "
             "for pairs, `columns=TEXT,LABEL,TEXT2`."
         )
@@ -227,7 +221,7 @@ def iter_texts(
     """Yield the texts to be classified in each group of lines: one, or two for pairs, per record; () for a blank line.
 
     The first record shows whether these are bare texts, pairs separated by tabs, or labelled texts, whose labels are not
-    read. columns, usual: see `as_examples`.
+    read. columns, usual: see `read_file`.
     """
     lines, names = records.Lines(groups), None
     finder = _TextColumns(source, classes, pairs, columns, usual)
@@ -356,10 +350,7 @@ def tokenise_texts(
                 f"{source}: {long:,} of {format_count(len(texts), 'texts')} cut after `max_seq_len`, {max_tokens} tokens."
             )
         else:
-            _warn_of_long_texts(max_tokens)
+            _warn_once(
+                f"Texts are cut after {max_tokens} tokens, the `max_seq_len` of the training. This is logged once."
+            )
     return [sentence[:max_tokens] for sentence in sentences]
-
-
-@cache
-def _warn_of_long_texts(max_tokens: int) -> None:
-    log.warning(f"Texts are cut after {max_tokens} tokens, the `max_seq_len` of the training. This is logged once.")

@@ -285,7 +285,7 @@ def test_scores_of_several_classes_are_those_worked_out_by_hand():
     probabilities = np.array([[0.6, 0.3, 0.1], [0.3, 0.4, 0.3], [0.2, 0.5, 0.3], [0.5, 0.1, 0.4]])
     # predicted 0 1 1 0: precisions 1/2 1/2 0, recalls 1/2 1 0
     assert scores.auc(probabilities, labels) == pytest.approx((3 / 4 + 1 + 1) / 3)
-    results = scores.Results("", np.arange(4), labels, probabilities.argmax(1), probabilities, ["x", "yy", "z"])
+    results = scores.Results("", np.arange(4), labels, probabilities, ["x", "yy", "z"])
     assert results.macro_f1 == pytest.approx((1 / 2 + 2 / 3 + 0) / 3) and results.accuracy == 0.5
     assert [line.split() for line in scores.confusion_table(results).splitlines()] == [
         ["predicted", "x", "yy", "z"],
@@ -307,15 +307,15 @@ def test_scores_are_those_of_scikit_learn():
     draw = np.random.RandomState(0)
     for classes in (2, 4):
         labels, probabilities = draw.randint(classes, size=60), draw.dirichlet(np.ones(classes), 60).round(1)
-        results = scores.Results.from_probabilities("", labels, labels, probabilities, list("abcd"[:classes]))
+        results = scores.Results("", labels, labels, probabilities, list("abcd"[:classes]))
         given = (labels, probabilities[:, 1]) if classes == 2 else (labels[:, None] == range(classes), probabilities)
         assert scores.auc(probabilities, labels) == pytest.approx(metrics.roc_auc_score(*given))
         assert results.macro_f1 == pytest.approx(metrics.f1_score(labels, results.prediction, average="macro"))
 
 
 def test_mistakes_of_two_classes():
-    numbers, labels, classes, probabilities = [4, 5, 6, 7, 8], [0, 0, 1, 1, 1], [0, 1, 1, 0, 1], [0.1, 0.7, 0.9, 0.2, 1]
-    results = scores.Results("", *map(np.array, (numbers, labels, classes, probabilities)))
+    numbers, labels, positive = np.array([4, 5, 6, 7, 8]), np.array([0, 0, 1, 1, 1]), np.array([0.1, 0.7, 0.9, 0.2, 1])
+    results = scores.Results("", numbers, labels, np.stack([1 - positive, positive], axis=1))
     _, *rows = scores.mistakes(results, [f"{k}\t{k}" for k in range(9)], pairs=True)
     assert rows == [("0.2000", "positive", "negative", "7", "7"), ("0.3000", "negative", "positive", "5", "5")]
 
@@ -455,5 +455,5 @@ def test_pairs_are_trained_and_predicted(files, small_weights, more, capsys):
 def test_between_epochs_of_equal_auc_the_accuracy_decides():
     """On an easy task the ranking is right before the threshold is."""
     labels, columns = np.array([0, 1]), np.array([[[0.4, 0.6], [0.3, 0.7]], [[0.6, 0.4], [0.3, 0.7]]])
-    early, late = (Results.from_probabilities("", np.arange(2), labels, p, ["a", "b"]) for p in columns)
+    early, late = (Results("", np.arange(2), labels, p, ["a", "b"]) for p in columns)
     assert early.value < late.value == pytest.approx(1)

@@ -271,10 +271,7 @@ def test_harmful_fine_tuning_is_discarded(checkpoints):
 def test_results_are_saved_and_compared(tmp_path):
     is_right = [np.arange(100) < n_right for n_right in (90, 60)]
     label = np.arange(100) % 2
-    results = [
-        scores.Results("data", np.arange(100), label, np.where(right, label, 1 - label), label * 0.8)
-        for right in is_right
-    ]
+    results = [scores.Results("data", np.arange(100), label, np.eye(2)[label ^ ~right] * 0.8) for right in is_right]
     results[1].save(tmp_path / "other.json")
     text = scores.comparison(results[0], scores.Results.load(tmp_path / "other.json"), "other.json")
     for words in ("90.00% to 60.00%", "+30.00%", "this run is right: 30;", "the other is: 0;", "p = 1.9e-09"):
@@ -521,7 +518,7 @@ def test_mistakes_are_reported_before_the_work(folder, vectors, flags, word, tmp
     for name, content in (("empty.json", "{}"), ("config.json", '{"format_version": 1}')):
         (tmp_path / name).write_text(content, encoding="utf-8")
     one = np.array([1])
-    scores.Results("other", one, one, one, one).save(tmp_path / "other.json")
+    scores.Results("other", one, one, np.eye(2)[one]).save(tmp_path / "other.json")
     monkeypatch.setattr(Trainer, "train", mock.Mock(side_effect=AssertionError("trained")))
     with pytest.raises(UserError, match=word):
         run_baseline(folder, vectors, *flags)
