@@ -26,7 +26,7 @@ from elmo_core.text.text_files import line_groups, write_table
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.classification.prediction import OUTPUT_FORMATS, classify_lines, explanation_page
-from elmo_tasks.classification.scores import mistakes, tables
+from elmo_tasks.classification.scores import confusion_table, mistakes, per_class_table
 from elmo_tasks.classification.texts import read_groups
 from elmo_tasks.classification.training import ClassifierTraining
 
@@ -70,7 +70,7 @@ def evaluate(args: argparse.Namespace) -> None:
     score = classifier.score(data)
     print(f"accuracy               {score.accuracy:.2%}, {format_count(len(data), data.unit)}")
     print(f"macro F1               {score.macro_f1:.2%}")
-    print("\n".join(tables(score, True, args.confusion)))
+    print("\n".join([per_class_table(score)] + [confusion_table(score)] * args.confusion))
     write_table(args.mistakes, mistakes(score, data.texts, data.are_pairs))
     disk.write_json(args.json, {"test": score.to_dict()}, indent=1, ensure_ascii=False)
 

@@ -52,16 +52,16 @@ def add_language(
 # Model and training
 
 
-def checkpoint_or_none(text: str) -> str | None:
-    """A type of flags: a checkpoint or a model's name; `none` is None."""
-    return None if text.lower() == "none" else text
-
-
 def add_elmo_settings(parser: argparse.ArgumentParser, settings: Any, training: Any, *more: str) -> None:
     """Add the group of ELMo's flags. settings, training: of the network and its training. more: fields of `settings`."""
     group = parser.add_argument_group("ELMo")
     help = "checkpoint prefix, file or folder (its latest checkpoint), or a model's name; none: no ELMo"
-    ckpt = {"dest": "elmo", "type": checkpoint_or_none, "metavar": "CKPT", "help": help}
+    ckpt = {
+        "dest": "elmo",
+        "type": lambda text: None if text.lower() == "none" else text,
+        "metavar": "CKPT",
+        "help": help,
+    }
     group.add_argument("--init_from_ckpt", required=True, **ckpt)
     names = [field.name for field in dataclasses.fields(ELMoSettings)]
     add_settings(group, settings, *names, *more, omit=[] if "elmo_trainable" in more else ["elmo_trainable"])

@@ -172,9 +172,8 @@ class TrainedModel(metaclass=_Listed):
             loaded = self.network.elmo.config, bilm, self.network.elmo.vocabulary
             parts["pretrained"] = dataclasses.replace(self.pretrained, loaded=loaded)
         weights = {name: weights[name] for name in self.saved_parameters()}
-        kept = {name: value for name, value in vars(self).items() if name in ("result", "card")}
         device = runtime.portable_device(self.device), self.precision
-        return {**kept, "device": device, "parts": parts, "weights": weights}
+        return {"result": self.result, "card": self.card, "device": device, "parts": parts, "weights": weights}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         TrainedModel.__init__(self, state.pop("parts"), *state.pop("device"))

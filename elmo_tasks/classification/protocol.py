@@ -24,7 +24,7 @@ from elmo_core.weights import model_files
 from elmo_tasks.classification.folds import Fold, make_folds, only_fold
 from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.classification.polarity import read_reviews
-from elmo_tasks.classification.scores import Results, comparison, tables
+from elmo_tasks.classification.scores import Results, comparison, confusion_table, per_class_table
 from elmo_tasks.classification.texts import Texts, load_texts, read_texts
 from elmo_tasks.classification.training import ClassifierTraining, Trainer
 from elmo_tasks.saved import LOCK, STATE, TrainedModel
@@ -262,7 +262,7 @@ class CrossValidation:
             lines.append(f"macro F1               {mean_and_std([result.macro_f1 for result in self.results], '%')}")
         for mix in np.mean([result.mixes for result in self.results], axis=0):
             lines.append(f"layers                 s {' '.join(f'{s:.3f}' for s in mix[:-1])}  gamma {mix[-1]:.3f}")
-        lines += tables(results, classes, confusion)
+        lines += [per_class_table(results)] * classes + [confusion_table(results)] * confusion
         return "\n".join(lines + [comparison(results, other, path, unit) for path, other in self.compared])
 
     def comparable(self, path: Path) -> Results:

@@ -152,8 +152,3 @@ def mistakes(results: Results, texts: Sequence[str], pairs: bool) -> Iterator[Se
             text = texts[results.number[k]]
             columns = text.split("\t") if pairs else [text]
             yield f"{true[k]:.4f}", names[results.label[k]], names[results.prediction[k]], *columns
-
-
-def tables(results: Results, classes: bool, confusion: bool) -> list[str]:
-    """The requested tables: scores per class, and the confusion matrix."""
-    return [per_class_table(results)] * classes + [confusion_table(results)] * confusion
