@@ -20,7 +20,7 @@ import args as arguments
 import script
 import task_flags
 from args import FILE
-from elmo_core.machine import disk, runtime
+from elmo_core.machine import disk
 from elmo_core.machine.messages import format_count
 from elmo_core.text.text_files import line_groups, write_table
 from elmo_tasks.classification.classifier import Classifier
@@ -56,8 +56,7 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.ArgumentParser, argparse
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser, args = parse(argv)
-    task_flags.check_outputs(args)
-    runtime.set_device(args.device)
+    task_flags.start(args)
     if args.command == "train":
         task_flags.train_classifier(parser, args)
     else:

@@ -22,7 +22,7 @@ import args as arguments
 import script
 import task_flags
 from args import COUNT, FILE
-from elmo_core.machine import disk, runtime
+from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
 from elmo_core.text.language import AUTO, choose_language, make_tokeniser
 from elmo_core.text.text_files import blocks, line_groups, write_table
@@ -91,9 +91,7 @@ def add_prepare(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
-    task_flags.check_outputs(args)
-    if "device" in args:
-        runtime.set_device(args.device)
+    task_flags.start(args)
     {"train": train, "evaluate": evaluate, "predict": predict, "prepare": prepare}[args.command](args)
 
 

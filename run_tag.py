@@ -19,7 +19,7 @@ import args as arguments
 import script
 import task_flags
 from args import FILE
-from elmo_core.machine import disk, runtime
+from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError, log
 from elmo_core.text.language import AUTO
 from elmo_core.text.text_files import line_groups, write_table
@@ -103,8 +103,7 @@ def add_predict(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
-    task_flags.check_outputs(args)
-    runtime.set_device(args.device)
+    task_flags.start(args)
     {"train": train, "evaluate": evaluate, "predict": predict}[args.command](args)
 
 

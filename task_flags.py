@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from args import COUNT, DIR, FILE, WHOLE, add, add_settings, options
-from elmo_core.machine import disk
+from elmo_core.machine import disk, runtime
 from elmo_core.machine.messages import log
 from elmo_core.text.language import AUTO, CHOICES
 from elmo_core.text.text_files import write_table
@@ -99,12 +99,14 @@ def finish(model: TrainedModel, args: argparse.Namespace, show: Callable[[str, A
     disk.write_json(args.json, result.to_dict(), indent=1, ensure_ascii=False)
 
 
-def check_outputs(args: argparse.Namespace) -> None:
-    """Raise, before anything is computed, if a file of results cannot be written or is also an input."""
+def start(args: argparse.Namespace) -> None:
+    """Raise if a file of results cannot be written or is also an input. Set the device, if the command has one."""
     outputs = [name for name in OUTPUTS if getattr(args, name, None)]
     inputs = [value for name, value in vars(args).items() if isinstance(value, Path) and name not in outputs]
     for name in outputs:
         disk.check_output(f"--{name}", getattr(args, name), *inputs)
+    if "device" in args:
+        runtime.set_device(args.device)
 
 
 # The classifier, for run_finetune.py and word2vec_base.py

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 import args as arguments
 import script
 import task_flags
-from elmo_core.machine import runtime
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -23,8 +22,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     task_flags.add_classifier(parser, "--pretrained_word2vec_file", required=True)
     parser.set_defaults(head="mean", lr=(0.001, 0.003), weight_decay=(0.1, 1.0))
     args = parser.parse_args(argv)
-    task_flags.check_outputs(args)
-    runtime.set_device(args.device)
+    task_flags.start(args)
     task_flags.train_classifier(parser, args)
 
 
