@@ -56,13 +56,8 @@ def add_elmo_settings(parser: argparse.ArgumentParser, settings: Any, training: 
     """Add the group of ELMo's flags. settings, training: of the network and its training. more: fields of `settings`."""
     group = parser.add_argument_group("ELMo")
     help = "checkpoint prefix, file or folder (its latest checkpoint), or a model's name; none: no ELMo"
-    ckpt = {
-        "dest": "elmo",
-        "type": lambda text: None if text.lower() == "none" else text,
-        "metavar": "CKPT",
-        "help": help,
-    }
-    group.add_argument("--init_from_ckpt", required=True, **ckpt)
+    ckpt = {"type": lambda text: None if text.lower() == "none" else text, "metavar": "CKPT", "help": help}
+    group.add_argument("--init_from_ckpt", required=True, dest="elmo", **ckpt)
     names = [field.name for field in dataclasses.fields(ELMoSettings)]
     add_settings(group, settings, *names, *more, omit=[] if "elmo_trainable" in more else ["elmo_trainable"])
     add_settings(group, training, *(["elmo_lr"] if "elmo_trainable" in more else []), "cache_gb")

@@ -10,11 +10,7 @@ from elmo_core.machine.messages import UserError
 
 Settings = TypeVar("Settings")
 PRECISIONS = "float32", "bfloat16", "auto"
-OTHERS = {
-    "word_vectors_limit": "word_vectors",
-    "overwrite": "save_dir",
-    "resume": "save_dir or results",
-}  # what they need
+NEEDS = {"word_vectors_limit": "word_vectors", "overwrite": "save_dir", "resume": "save_dir or results"}  # of arguments
 PRECISION = "of ELMo's products: bfloat16 is faster on recent processors and GPUs; auto: bfloat16 if it is faster here"
 
 
@@ -80,7 +76,7 @@ def check_effects(values: Mapping[str, Any], *kinds: Any) -> None:
 
     values: all arguments of a call. kinds: dataclasses of settings, or instances whose values are the defaults.
     """
-    changed = {name: needs for name, needs in OTHERS.items() if values.get(name)}
+    changed = {name: needs for name, needs in NEEDS.items() if values.get(name)}
     for kind in kinds:
         for field in dataclasses.fields(kind):
             if field.name in values and values[field.name] != getattr(kind, field.name):
