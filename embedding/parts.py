@@ -23,6 +23,7 @@ import numpy as np
 from elmo_core.config import differences
 from elmo_core.machine import disk
 from elmo_core.machine.messages import UserError
+from elmo_core.machine.streams import DamagedFile, damage_named
 
 SETTINGS = "run_embed.json"
 
@@ -70,15 +71,14 @@ def write(path: Path, datasets: Iterable[tuple[str, np.ndarray]]) -> None:
 
 def read(path: Path) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the datasets of a window, names and arrays."""
+    advice = "It is deleted. Run the command that wrote it again."
     try:
-        with zipfile.ZipFile(path) as part, part.open("arrays") as member:
+        with damage_named(path, advice), zipfile.ZipFile(path) as part, part.open("arrays") as member:
             if any(info.file_size > info.compress_size for info in part.infolist()):
                 raise ValueError("it is compressed")
             for name, dtype, shape in json.loads(part.read("contents.json")):
                 size = math.prod(shape) * np.dtype(dtype).itemsize
                 yield name, np.frombuffer(member.read(size), dtype).reshape(shape)
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:  # a damaged file can raise anything
+    except DamagedFile:
         path.unlink()
-        raise UserError(f"{path} was damaged ({error}) and is deleted. Run the command that wrote it again.") from error
+        raise

@@ -124,6 +124,6 @@ def _check_chunks(dataset: h5py.h5d.DatasetID, size: int) -> None:
                 raise ValueError("a chunk unpacks to more than its size")
 
 
-def quoted(names: Iterable[str], maximum: int = 6) -> str:
-    """Quote at most `maximum` names from a file, for an error message."""
-    return join_names([repr(name) for name in names], maximum)
+def quoted(names: Iterable[str]) -> str:
+    """Quote at most 6 names from a file, for an error message."""
+    return join_names([repr(name) for name in names], 6)

@@ -40,21 +40,15 @@ def damage_named(what: object, advice: str = "Download or create it again.") -> 
         raise DamagedFile(f"{what} cannot be read: it is truncated or damaged ({reason}). {advice}") from error
 
 
-def max_ratio(default: int = RATIO) -> int:
-    """How many times its size on disk a compressed file may hold."""
-    text = os.environ.get(VARIABLE) or str(default)
+def check_size(size: float, packed: int, what: str, ratio: int = RATIO) -> None:
+    """Raise if something compressed to `packed` bytes takes more than these can hold. ratio: unless VARIABLE is set."""
+    text = os.environ.get(VARIABLE) or str(ratio)
     if not (text.isdecimal() and 0 < len(text) < 10):
         raise UserError(f"{VARIABLE} is {text!r:.80}, expected a whole number.")
-    return int(text)
-
-
-def check_size(size: float, packed: int, what: str, ratio: int = RATIO, slack: int = SLACK) -> None:
-    """Raise if something compressed to `packed` bytes takes more than these can hold."""
-    ratio = max_ratio(ratio)
-    if size > ratio * packed + slack:
+    if size > int(text) * packed + SLACK:
         raise UserError(
-            f"{what} unpacks to more than {slack >> 20} MB and {ratio} times its {packed:,} bytes on disk. If you trust it, "
-            f"set the environment variable {VARIABLE} to a larger number than {ratio}."
+            f"{what} unpacks to more than {SLACK >> 20} MB and {text} times its {packed:,} bytes on disk. If you trust it, "
+            f"set the environment variable {VARIABLE} to a larger number than {text}."
         )
 
 

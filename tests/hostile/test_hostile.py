@@ -121,7 +121,7 @@ RANK = "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"
 READERS = {
     ("ELMO_HOME",): published.home,
     ("ELMO_MIRROR",): lambda: published.mirrored("https://host/path"),
-    (streams.VARIABLE,): streams.max_ratio,
+    (streams.VARIABLE,): lambda: not streams.check_size(0, 0, "a file"),
     ("OMP_NUM_THREADS",): runtime.n_threads,
     RANK: runtime.rank_and_size,
 }
