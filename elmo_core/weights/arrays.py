@@ -7,6 +7,7 @@ import numpy as np
 
 from elmo_core.config import ELMoConfig
 from elmo_core.machine.hdf5_file import ArrayFile
+from elmo_core.machine.messages import UserError
 
 
 class ForeignWeights(ArrayFile):
@@ -15,6 +16,12 @@ class ForeignWeights(ArrayFile):
     def __init__(self, arrays: Mapping[str, np.ndarray], path: Path):
         super().__init__(path, arrays)
         self.unused = set(arrays)
+
+    def shape(self, name: str, n_axes: int) -> tuple[int, ...]:
+        """The shape of an array, which tells a size of the model. Raises unless it has this many axes."""
+        if name not in self.datasets or self.datasets[name].ndim != n_axes:
+            raise UserError(f"{self.path}: there is no {name} with {n_axes} axes. {self.contents()}")
+        return self.datasets[name].shape
 
     def take(self, name: str, *shape: int) -> np.ndarray:
         """Return an array in float32. Raises unless it has this shape and only finite values."""

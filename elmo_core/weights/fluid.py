@@ -40,14 +40,11 @@ def read(folder: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np
     """Read a folder of Fluid's variables under our names, with a softmax if it contains one."""
     files = {path.name: path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")}
     source = ForeignWeights({name: _variable(path) for name, path in files.items() if NETWORK.fullmatch(name)}, folder)
-    for name in ("embedding_para", "lstmp_0.w_1"):
-        if name not in files or source.datasets[name].ndim != 2:
-            raise UserError(f"{folder}: there is no {name} with 2 axes. Found {quoted(sorted(files)) or 'no files'}.")
     config = ELMoConfig(
         input="word",
         vocab_size=len(vocabulary),
-        projection_dim=source.datasets["embedding_para"].shape[1],
-        cell_dim=len(source.datasets["lstmp_0.w_1"]),
+        projection_dim=source.shape("embedding_para", 2)[1],
+        cell_dim=source.shape("lstmp_0.w_1", 2)[0],
         n_layers=max(1, sum(f"fw_layer{k}_gate_w" in files for k in range(1, len(files) + 1))),
         cell_clip=CLIP,
         proj_clip=CLIP,

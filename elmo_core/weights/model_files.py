@@ -34,7 +34,7 @@ def resolve(params: str | Path) -> Path:
 
 
 def vocabulary_words(params: str | Path | None) -> list[str]:
-    """The words of a model's vocabulary, by decreasing frequency. None without a model; [] without a vocabulary.
+    """The words of a model's vocabulary, by decreasing frequency; [] without a model or a vocabulary.
 
     params: as in `resolve`.
     """

@@ -12,7 +12,6 @@ import numpy as np
 
 from elmo_core.config import ELMoConfig
 from elmo_core.files import checkpoint
-from elmo_core.machine.messages import UserError
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights.arrays import ForeignWeights, reorder_gates
 
@@ -53,16 +52,12 @@ def _config(source: ForeignWeights, vocabulary: Vocabulary) -> ELMoConfig:
     def count(pattern: str) -> int:
         return len({match[1] for name in source.datasets if (match := re.fullmatch(pattern, name))})
 
-    def shape(name: str, axes: int) -> tuple[int, ...]:
-        if name not in source.datasets or source.datasets[name].ndim != axes:
-            raise UserError(f"{source.path}: there is no {name} with {axes} axes: this is not PaddleNLP's ELMo.")
-        return source.datasets[name].shape
-
-    kernels = [shape(f"{TOKENS}.cnn_layer_{k}.weight", 4) for k in range(count(rf"{TOKENS}\.cnn_layer_(\d+)\.weight"))]
-    size = shape(_lstm_name(source, f"{LSTM}.forward_lstm_layer_0", "weight_ih"), 2)[1]
+    n_kernels = count(rf"{TOKENS}\.cnn_layer_(\d+)\.weight")
+    kernels = [source.shape(f"{TOKENS}.cnn_layer_{k}.weight", 4) for k in range(n_kernels)]
+    size = source.shape(_lstm_name(source, f"{LSTM}.forward_lstm_layer_0", "weight_ih"), 2)[1]
     return ELMoConfig(
         vocab_size=len(vocabulary) if "_linear_layer.weight" in source.datasets else 0,
-        character_dim=shape(f"{TOKENS}._char_embedding_layer.weight", 2)[1],
+        character_dim=source.shape(f"{TOKENS}._char_embedding_layer.weight", 2)[1],
         filters=tuple((kernel[3], kernel[0]) for kernel in kernels),
         n_highway=count(rf"{TOKENS}\._highway_layer\.carry_linear_(\d+)\.weight"),
         projection_dim=size,
