@@ -88,18 +88,14 @@ class Rows:
         self.mask = _mask(ops, steps, lengths)  # (B, T)
         row, self.direction = ops.arange(rows), ops.reshape(ops.weight(np.arange(2)), [2, 1, 1])
         self.direction_index = ops.reshape(self.direction, [2, 1]) + row * 0  # (D, B)
-        order = self._reading_order()  # (D, T, B)
+        step, length = ops.reshape(ops.arange(steps), [-1, 1]), ops.reshape(lengths, [1, -1])
+        backward = step + (length - 1 - step * 2) * ops.cast(step < length, "int64")
+        # the position of the token that each direction reads at each step, (D, T, B)
+        order = ops.stack([step + length * 0, backward], axis=0)
         self.input_index = order + row * steps  # (D, T, B) indices into the B * T tokens
         outputs = ops.transpose(order, [2, 1, 0]) * rows + ops.reshape(row, [-1, 1, 1])
         # (B, T, D) indices into the D * T * B outputs
         self.output_index = outputs + ops.reshape(self.direction, [2]) * self.tokens
-
-    def _reading_order(self) -> Array:
-        """The position of the token that each direction reads at each step. (D, T, B)"""
-        ops = self.ops
-        step, length = ops.reshape(ops.arange(self.steps), [-1, 1]), ops.reshape(self.lengths, [1, -1])
-        backward = step + (length - 1 - step * 2) * ops.cast(step < length, "int64")
-        return ops.stack([step + length * 0, backward], axis=0)
 
     def align_outputs(self, outputs: Array, width: int) -> Array:
         """Both directions' outputs (D, T, B, width), aligned to the tokens. (B, T, 2 * width)"""

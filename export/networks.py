@@ -6,8 +6,6 @@ Letters: B sentences, T tokens of the longest, P projection, K labels or classes
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
 
 from elmo import BiLM, LayerChoice
 from elmo_core.machine.messages import UserError
@@ -48,10 +46,14 @@ class Network:
 
     letters = "B sentences, T tokens of the longest"
     lines: str
+    setting_names: Sequence[str]  # of the settings that predict.py needs
     inputs: Mapping[str, IdInput]
     output: Output
-    settings: Mapping[str, Any]
-    files: Mapping[str, str] = MappingProxyType({})
+
+    def __init__(self, model: TrainedModel):
+        self.network = model.network
+        self.settings = {"kind": model.kind, **{name: getattr(model.settings, name) for name in self.setting_names}}
+        self.files = {"user_dict.txt": "\n".join(model.user_dict.entries) + "\n"} if model.user_dict else {}
 
     @property
     def needs(self) -> str:
@@ -73,11 +75,6 @@ class Network:
         ops.output(self.output.name, x, self.output.shape)
 
 
-def dictionary(model: TrainedModel) -> dict[str, str]:
-    """The file of the model's dictionary for jieba, if it has one."""
-    return {"user_dict.txt": "\n".join(model.user_dict.entries) + "\n"} if model.user_dict else {}
-
-
 class EmbedderNetwork(Network):
     """ELMo's vectors, equal to an `ELMoEmbedder`'s. pool: means over the sentences' tokens."""
 
@@ -91,7 +88,7 @@ class EmbedderNetwork(Network):
         which = f"layers {', '.join(map(str, layers.indices))}" if several else "vectors"
         meaning = "means over the tokens" if pool else "forward and backward; zero at padding"
         self.output = Output("vectors", shape, "float32", f"{which}: {meaning}", "zeros")
-        self.settings = {"kind": "elmo", "lang": "none", "pool": pool}
+        self.settings, self.files = {"kind": "elmo", "lang": "none", "pool": pool}, {}
 
     def build(self, batch: Sentences) -> Array:
         layers = [batch.mean(x) if self.pool else batch.masked(x) for x in self.elmo.layers(batch)]
@@ -101,12 +98,9 @@ class EmbedderNetwork(Network):
 class TokenNetwork(Network):
     """A network of a task that reads tokens' words, their vectors in a file, and ELMo."""
 
-    setting_names: Sequence[str]  # of the settings that predict.py needs
-
     def __init__(self, model: Tagger | Reader, axes: tuple[str, str] = TOKENS):
         """axes: of what ELMo and the word vectors read."""
-        self.network, self.files = model.network, dictionary(model)
-        self.settings = {"kind": model.kind, **{name: getattr(model.settings, name) for name in self.setting_names}}
+        super().__init__(model)
         self.inputs = {"words": word_input(model.words, "words.txt")}
         self.tables = {"words": self.network.word_embedding.weight.numpy()}
         if model.vectors:
@@ -246,15 +240,15 @@ class ReaderNetwork(TokenNetwork):
 class ClassifierNetwork(Network):
     """A classifier of ELMo's layers. Letters: B texts, T tokens, H dimensions of the head's result."""
 
+    setting_names = "lang", "max_seq_len", "pairs"
+
     def __init__(self, classifier: Classifier):
         if classifier.settings.reads_words:
             raise UserError("this classifier gives unknown words random vectors, which a graph cannot. Use ELMo.")
-        elmo, self.network = classifier.network.elmo, classifier.network
+        super().__init__(classifier)
+        elmo = self.network.elmo
         self.elmo = ELMoPart(elmo.bilm, elmo.vocabulary, elmo.choice)
         self.inputs = self.elmo.inputs
-        names = "lang", "max_seq_len", "pairs"
-        self.files = dictionary(classifier)
-        self.settings = {"kind": classifier.kind} | {name: getattr(classifier.settings, name) for name in names}
         self.pairs = classifier.settings.pairs
         pairs = "; of the inputs' 2B texts, those of a pair are B rows apart" if self.pairs else ""
         self.lines = "two texts, separated by a tab" if self.pairs else "a text"

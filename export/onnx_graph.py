@@ -35,9 +35,9 @@ def onnx_graph(path: Path, precision: str) -> Iterator["OnnxGraph"]:
     path.write_bytes(model.SerializeToString())
 
 
-def _operator(name: str, dtype: str = "", **attributes) -> Callable:
+def _operator(name: str) -> Callable:
     """A method of OnnxGraph that adds this operator."""
-    return lambda graph, *inputs: graph.node(name, inputs, dtype, **attributes)
+    return lambda graph, *inputs: graph.node(name, inputs)
 
 
 def _binary(name: str, dtype: str = "") -> Callable:
