@@ -20,7 +20,7 @@ import script
 from elmo import BiLM
 from elmo_core.config import PRESETS, ELMoConfig, differences
 from elmo_core.files import checkpoint
-from elmo_core.machine import disk, products, runtime
+from elmo_core.machine import disk, products, runtime, versions
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.optional import import_optional
 from elmo_core.machine.ranks import Ranks
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     device = runtime.set_device(args.device)
     args.precision = chosen_precision(args.precision, device)
     products.use(args.precision)
-    products.use_tf32(args.tf32)
+    versions.allow_tf32(runtime.paddle, args.tf32)
     ranks = Ranks(advice="Resume with --init_from_ckpt.")
     if not ranks.is_main:
         log.setLevel("WARNING")
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     step = checkpoint.step_of(resumed) if resumed else 0
     ranks.run_on_main(lambda: run_folder.check_folder(args.save_dir, resumed, step, args.overwrite))
 
-    script.seed_everything(args.seed)
+    runtime.paddle.seed(args.seed)
     bilm, vocabulary = initial_model(args, ranks, source, step)
     if args.noise and not bilm.config.reads_characters:
         raise UserError(f"--noise changes characters, which a model with --input={bilm.config.input} does not read.")

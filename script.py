@@ -1,8 +1,7 @@
-"""Running a script: messages, signals, exit code, seeds, output."""
+"""Running a script: messages, signals, exit code, output."""
 
 import logging
 import os
-import random
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -12,7 +11,6 @@ from typing import IO, NoReturn
 
 from args import with_flags
 from elmo_core.machine import disk, messages, runtime
-from elmo_core.machine.runtime import import_paddle
 
 OUT_OF_MEMORY = "Halve --batch_size if there is one; see docs/performance.md."
 
@@ -81,15 +79,6 @@ def _drop_output() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def seed_everything(seed: int) -> None:
-    """Seed Python, NumPy and Paddle."""
-    import numpy as np
-
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-    import_paddle().seed(seed)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import args as arguments
 import dataset
 import script
 from elmo_core.config import PRESETS, ELMoConfig
-from elmo_core.machine import products, runtime
+from elmo_core.machine import products, runtime, versions
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import matmul, softmax
@@ -62,7 +62,7 @@ def measure(args: argparse.Namespace, ranks: Ranks) -> None:
     corpus, vocabulary = training_text(args.vocab_size)
     possible = PRODUCTS[:2] if matmul.bfloat16_problem(device) else PRODUCTS
     for size, rows, precision in itertools.product(args.model_size, args.rows, possible):
-        products.use_tf32(precision == "tf32")
+        versions.allow_tf32(paddle, precision == "tf32")
         products.use("bfloat16" if precision == "bfloat16" else "float32")
         config = ELMoConfig.preset(size, vocab_size=len(vocabulary))
         try:

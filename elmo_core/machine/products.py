@@ -22,14 +22,6 @@ def bfloat16_enabled() -> bool:
     return _precision.get() == "bfloat16"
 
 
-def use_tf32(allowed: bool) -> None:
-    """Allow GPUs to compute float32 products in TF32, with 10 bits of mantissa instead of 23, or forbid it.
-
-    Paddle's default depends on its version. NVIDIA_TF32_OVERRIDE=0 in the environment also forbids it.
-    """
-    versions.allow_tf32(paddle, allowed)
-
-
 @contextlib.contextmanager
 def precision(name: str):
     """Compute large products inside the block in "float32" or "bfloat16"."""
@@ -44,12 +36,12 @@ def precision(name: str):
 def without_tf32(name: str = "float32"):
     """Compute products inside the block in this precision, in no other, whatever training uses."""
     tf32 = versions.tf32_allowed(paddle)
-    use_tf32(False)
+    versions.allow_tf32(paddle, False)
     try:
         with precision(name):
             yield
     finally:
-        use_tf32(tf32)
+        versions.allow_tf32(paddle, tf32)
 
 
 @contextlib.contextmanager

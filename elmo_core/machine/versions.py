@@ -44,6 +44,10 @@ def tf32_allowed(paddle) -> bool:
 
 
 def allow_tf32(paddle, allowed: bool) -> None:
+    """Allow GPUs to compute float32 products in TF32, with 10 bits of mantissa instead of 23, or forbid it.
+
+    Paddle's default depends on its version. NVIDIA_TF32_OVERRIDE=0 in the environment also forbids it.
+    """
     for name in ("set_cublas_switch", "set_cudnn_switch"):
         if switch := getattr(paddle.base.core, name, None):
             switch(allowed)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from runs import PROJECT, fresh_python
 
-from elmo_core.machine import products, runtime
+from elmo_core.machine import products, runtime, versions
 from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle, run_in_parallel
 
@@ -283,7 +283,7 @@ def test_tf32_is_off_unless_it_is_asked_for():
     core = paddle.base.core
     if not hasattr(core, "get_cublas_switch"):
         pytest.skip(f"this build of paddle {paddle.__version__} has no TF32 to switch")
-    products.use_tf32(True)
+    versions.allow_tf32(paddle, True)
     assert core.get_cublas_switch() and core.get_cudnn_switch()
     with products.without_tf32():
         assert not core.get_cublas_switch() and not core.get_cudnn_switch()

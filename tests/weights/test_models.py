@@ -4,7 +4,7 @@ import pytest
 
 import run_embed
 from elmo import ELMoEmbedder
-from elmo_core.machine import products, runtime
+from elmo_core.machine import runtime, versions
 from elmo_core.weights import published
 
 PLACES = {  # a sentence, a place in it, words that fit there
@@ -30,9 +30,9 @@ def test_an_embedder_leaves_the_choice_of_tf32_to_the_program():
     core = runtime.paddle.base.core
     if not hasattr(core, "get_cublas_switch"):
         pytest.skip(f"this build of paddle {runtime.paddle.__version__} has no TF32 to switch")
-    products.use_tf32(True)
+    versions.allow_tf32(runtime.paddle, True)
     try:
         ELMoEmbedder("en-reviews").encode([["good"]])
         assert core.get_cublas_switch() and core.get_cudnn_switch()
     finally:
-        products.use_tf32(False)
+        versions.allow_tf32(runtime.paddle, False)
