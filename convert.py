@@ -40,9 +40,6 @@ other than 1 is added to the biases, with rounding) and detects damaged values.
 
 half rounds a checkpoint's weights to float16, which halves the file. They are loaded as float32.
 
-bilm-tf's n_characters in options.json is 261 for training (256 bytes and 5 special characters) and 262 for inference, which
-counts a padding row 0 that no file contains. import accepts both, with the same weights; export writes 262.
-
 The checkpoint is DIR/final. DIR must be new or empty; it appears when the checkpoint is complete.
 """
 
