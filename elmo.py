@@ -28,15 +28,7 @@ from elmo_core import __version__
 from elmo_core.config import MAX_FLOAT, ELMoConfig
 from elmo_core.files import checkpoint
 from elmo_core.machine import products, runtime, versions
-from elmo_core.machine.checks import (
-    check_number,
-    check_option,
-    check_sentence,
-    check_sentences,
-    check_texts,
-    checked,
-    describe,
-)
+from elmo_core.machine.checks import check_number, check_option, check_sentences, check_texts, checked, describe
 from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.language_model import LanguageModelMethods
@@ -120,7 +112,8 @@ class BiLM(nn.Layer):
         x = [paddle.gather(vectors, index) for index in indices]  # each (M, P)
         state = state or self.zero_state(len(packing.sorted_indices))
         layers, final = [x], []
-        for layer, (pair, initial) in enumerate(zip(self._layer_pairs()[:max_layer], state, strict=False)):
+        pairs = zip(self.forward_lstm, self.backward_lstm, strict=True)
+        for layer, (pair, initial) in enumerate(itertools.islice(zip(pairs, state, strict=True), max_layer)):
             initial_states = list(map(packing.sort, initial))
             if layer == 0 and not dropout:  # the compiled loops multiply each distinct vector by W_x only once
                 results = run_layer(pair, [vectors, vectors], initial_states, packing.batch_sizes, indices)
@@ -225,9 +218,6 @@ class BiLM(nn.Layer):
         layers, state = self.run(vectors, indices, packing, state, dropout)
         return layers[-1], (batch.forward_target[at], batch.backward_target[at]), packing, state
 
-    def _layer_pairs(self) -> list[tuple[LSTMP, LSTMP]]:
-        return list(zip(self.forward_lstm, self.backward_lstm, strict=True))
-
 
 def load_bilm(params: str | Path, softmax: bool = False) -> tuple[BiLM, Vocabulary | None]:
     """Load a checkpoint's model, with its softmax if asked for, and its vocabulary, None if the model does not need one.
@@ -323,12 +313,11 @@ class _Encoder:
         self, sentences: Iterable[Sequence[str]], table: TokenTable, device: str, dtype: str, window: float | None
     ) -> Iterator[np.ndarray]:
         """Yield each sentence's array (layers, n, 2P), n = 1 if pooled. window: see `sentence_batches`."""
-
-        def read(encoded: EncodedBatch, group: Sequence) -> list[np.ndarray]:
-            return encoded.arrays(dtype, self.pool)
-
-        carry, long = self.carry_state, None if self.carry_state or self.choice.matrices else (dtype, self.pool)
-        return self._encoded(sentences, table, device, window, read, self.choice, carry, whole=carry, long=long)
+        form, carry = (dtype, self.pool), self.carry_state
+        long = None if carry or self.choice.matrices else form
+        return self._encoded(
+            sentences, table, device, window, lambda batch, _: batch.arrays(*form), self.choice, carry, carry, long
+        )
 
     def _encoded(
         self,
@@ -346,13 +335,7 @@ class _Encoder:
 
         long: dtype and pool of the arrays of long sentences, which are computed in windows.
         """
-        batches, state = sentence_batches(sentences, self.batch_size, self.batch_size * TOKENS_PER_ROW, window), None
-        if carry_state:  # in input order
-            numbered = enumerate(sentences)
-            groups = iter(lambda: list(itertools.islice(numbered, self.batch_size)), [])
-            batches = ((np.array([k for k, _ in group]), [tokens for _, tokens in group]) for group in groups)
-            with runtime.on_device(device):
-                state = self.bilm.zero_state(self.batch_size)
+        state = None
 
         def encode(group: Sequence[Sequence[str]]) -> Iterable:
             nonlocal state
@@ -367,6 +350,13 @@ class _Encoder:
                 state = final if carry_state else None
                 return read(encoded, group)
 
+        if carry_state:
+            with runtime.on_device(device):
+                state = self.bilm.zero_state(self.batch_size)
+            in_order = iter(sentences)
+            groups = iter(lambda: list(itertools.islice(in_order, self.batch_size)), [])
+            return itertools.chain.from_iterable(map(encode, groups))
+        batches = sentence_batches(sentences, self.batch_size, self.batch_size * TOKENS_PER_ROW, window)
         return restore_order((positions, encode(group)) for positions, group in batches)
 
 
@@ -487,10 +477,8 @@ class ELMo(_Encoder, nn.Layer):
         if self.trainable:
             raise UserError("ELMo.cache: a trainable biLM's layers change in every step. Expected trainable=False.")
         distinct = [tokens for tokens in dict.fromkeys(map(tuple, checked(sentences))) if tokens not in self._cached]
-        n_vectors, n_layers = (
-            sum(1 if self.pool else len(tokens) + 2 * self.keep_sentence_boundaries for tokens in distinct),
-            self.choice.n_layers,
-        )
+        n_vectors = sum(1 if self.pool else len(tokens) + 2 * self.keep_sentence_boundaries for tokens in distinct)
+        n_layers = self.choice.n_layers
         size = 4 * n_vectors * n_layers * self.layer_dim
         vectors = format_count(n_vectors, "sentences" if self.pool else "tokens")
         what = f"{vectors} x {format_count(n_layers, 'layers')} x {self.layer_dim}, {size / 1e6:,.0f} MB in float32"
@@ -628,11 +616,11 @@ class ELMoEmbedder(LanguageModelMethods, _Encoder):
             raise UserError(f"token_vectors={token_vectors!r}, vocabulary={vocabulary!r}: expected both, or neither.")
         self.device = runtime.device_name(device)
         self.precision = chosen_precision(precision, self.device)
-        self._weights_may_change = isinstance(params, tuple)  # the caller's model may be trained between calls
-        self._prefix = None if self._weights_may_change else resolve(params)  # a folder's latest checkpoint may change
+        # None: the caller's model, which may be trained between calls. Resolved: a folder's latest checkpoint may change
+        self._prefix = None if isinstance(params, tuple) else resolve(params)
         self.keep_sentence_boundaries = keep_sentence_boundaries
         with runtime.on_device(self.device):
-            self._set_model(_check_model(params) if self._weights_may_change else load_bilm(self._prefix), layers, pool)
+            self._set_model(load_bilm(self._prefix) if self._prefix else _check_model(params), layers, pool)
             self._align(self._prefix, align)
             if token_vectors is not None:
                 files = Path(token_vectors), Path(vocabulary)
@@ -643,7 +631,7 @@ class ELMoEmbedder(LanguageModelMethods, _Encoder):
         stored = list(model[0].config.mix) if isinstance(layers, str) and layers == "mix" else None
         self._choose(model, stored or layers, ("each", "concat", "sum"), pool)
         self._layers = layers
-        for weight in [] if self._weights_may_change else self.bilm.parameters():
+        for weight in self.bilm.parameters() if self._prefix else []:
             weight.stop_gradient = True  # packed once
         self.token_table: TokenTable = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
         self._softmax: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
@@ -736,7 +724,7 @@ class ELMoEmbedder(LanguageModelMethods, _Encoder):
 
     def _language_model(self) -> tuple[Softmax, Vocabulary]:
         """The softmax and the vocabulary that it predicts."""
-        if self._weights_may_change:
+        if self._prefix is None:
             if "softmax" not in dict(self.bilm.named_children()) or self.vocabulary is None:
                 raise UserError("params: found a BiLM without a softmax or vocabulary, which predicting words needs.")
             return self.bilm.softmax, self.vocabulary
@@ -755,10 +743,9 @@ class ELMoEmbedder(LanguageModelMethods, _Encoder):
 
     def _validated(self, sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
         """Check and yield the sentences of a call."""
-        if self._weights_may_change:
+        if self._prefix is None:
             self.token_table.clear_cache()
-        for number, sentence in enumerate(sentences):
-            sentence = check_sentence(sentence, number)
+        for number, sentence in enumerate(checked(sentences)):
             self.token_table.check(sentence, number)
             yield sentence
 
@@ -774,9 +761,7 @@ class ELMoEmbedder(LanguageModelMethods, _Encoder):
 def _check_model(model: tuple) -> tuple[BiLM, Vocabulary | None]:
     """Check a (BiLM, Vocabulary) pair; a word model needs its vocabulary."""
     bilm, vocabulary = model if len(model) == 2 else (None, None)
-    fits = isinstance(bilm, BiLM) and (
-        isinstance(vocabulary, Vocabulary) or (vocabulary is None and not bilm.config.needs_vocabulary)
-    )
-    if not fits:
+    is_bilm = isinstance(bilm, BiLM)
+    if not is_bilm or not isinstance(vocabulary, Vocabulary if bilm.config.needs_vocabulary else Vocabulary | None):
         raise TypeError(f"params: found {describe(model)}, expected a path, or (BiLM, Vocabulary) as of `load_bilm`.")
     return bilm, vocabulary

@@ -91,11 +91,9 @@ class LanguageModelMethods:
         word, choice, target = sentence[position], LayerChoice("each", [layer]), tuple(sentence)
         others = (tuple(tokens) for tokens in checked(corpus) if word in tokens)
         distinct = list(self._validated(dict.fromkeys([target, *others])))
-
-        def read(encoded: EncodedBatch, group: Sequence[Sequence[str]]) -> list[np.ndarray]:
-            return encoded.arrays("float32", None)
-
-        arrays = self._encoded(distinct, self.token_table, self.device, None, read, choice, carry_state=False)
+        arrays = self._encoded(
+            distinct, self.token_table, self.device, None, lambda batch, _: batch.arrays("float32", None), choice, False
+        )
         places, vectors = [], []
         for tokens, array in zip(distinct, arrays, strict=True):
             at = [index for index, token in enumerate(tokens) if token == word]
