@@ -12,8 +12,6 @@ from typing import IO, NoReturn
 from args import with_flags
 from elmo_core.machine import disk, messages, runtime
 
-OUT_OF_MEMORY = "Halve --batch_size if there is one; see docs/performance.md."
-
 
 def run(main: Callable[[], None]) -> None:
     """Run a script's main(). A user's mistake is one message and exit code 2, not a traceback."""
@@ -40,7 +38,8 @@ def run(main: Callable[[], None]) -> None:
         _drop_output()
         sys.exit(2)
     except MemoryError as error:
-        print(f"error: out of memory. {OUT_OF_MEMORY} ({str(error).strip()[-200:]})", file=sys.stderr)
+        advice = "Halve --batch_size if there is one; see docs/performance.md."
+        print(f"error: out of memory. {advice} ({str(error).strip()[-200:]})", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

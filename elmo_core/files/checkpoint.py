@@ -21,7 +21,6 @@ Safety. A pickle can run arbitrary code when loaded; pickles.py reads only array
 """
 
 import hashlib
-import math
 import os
 import pickle
 import struct
@@ -88,7 +87,7 @@ def save(
 def prune(folder: str | Path, keep: int) -> None:
     """Delete all numbered checkpoints except the last `keep`; never `final` or `best`."""
     numbered = {path.stem for path in Path(folder).iterdir() if path.suffix in SUFFIXES and _is_number(path.stem)}
-    kept = [name for name in _names(Path(folder)) if _is_number(name)][-keep:]
+    kept = [name for name in names(folder) if _is_number(name)][-keep:]
     for name in numbered.difference(kept):
         delete(Path(folder, name))
 
@@ -128,7 +127,8 @@ def resolve(path: str | Path) -> Path:
 
 def names(folder: str | Path) -> list[str]:
     """Names of a run's checkpoints in a folder: the numbers in ascending order, then `best` and `final`."""
-    return [name for name in _names(Path(folder)) if _is_number(name) or name in ("best", "final")]
+    stems = [path.stem for path in Path(folder).glob(f"*{PARAMS}")]
+    return [*sorted(filter(_is_number, stems), key=int), *sorted({"best", "final"}.intersection(stems))]
 
 
 def step_of(prefix: str | Path) -> int:
@@ -253,12 +253,6 @@ def _is_number(name: str) -> bool:
     return name.isascii() and name.isdecimal()
 
 
-def _names(folder: Path) -> list[str]:
-    """Names of all checkpoints in a folder, the numbers first, in ascending order."""
-    stems = sorted(path.stem for path in folder.glob(f"*{PARAMS}"))
-    return sorted(stems, key=lambda name: int(name) if _is_number(name) else math.inf)
-
-
 def _latest(folder: Path) -> str:
     candidates = names(folder)
     numbers = [name for name in candidates if _is_number(name)]
@@ -271,7 +265,7 @@ def _latest(folder: Path) -> str:
 
 def _available(folder: Path) -> str:
     """List, for an error message, the checkpoints in a folder, or else its subfolders that have some."""
-    if available := _names(folder):
+    if available := names(folder) or sorted(path.stem for path in folder.glob(f"*{PARAMS}")):
         return f"{folder} has {join_names(available)}"
     folders = sorted({str(path.parent) for path in folder.glob(f"*/*{PARAMS}")})
     return f"There are checkpoints in {join_names(folders)}" if folders else f"{folder.resolve()} has no checkpoint"
