@@ -168,7 +168,7 @@ def merge(folders: Sequence[Path], output: Path) -> None:
     """Assemble the parts in several folders, written by `embed`. The folders are kept."""
     settings = parts.read_settings(folders[0])
     for folder in folders[1:]:
-        parts.check_same(folder, parts.read_settings(folder), settings)
+        parts.check_same(folder, settings)
     if vector_file.is_finished(output, settings):
         return
     candidates = zip(*(parts.paths(folder, settings) for folder in folders), strict=True)

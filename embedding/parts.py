@@ -43,7 +43,7 @@ def prepare(folder: Path, settings: Mapping[str, Any]) -> None:
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--output {folder} is a file, but --shard writes a folder. Choose another name.")
     if next(folder.glob("*.zip"), None):
-        check_same(folder, read_settings(folder), settings)
+        check_same(folder, settings)
     else:
         disk.write_json(folder / SETTINGS, settings, indent=1)
 
@@ -52,8 +52,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return disk.read_json(folder / SETTINGS, "the settings of a folder written with --shard")
 
 
-def check_same(folder: Path, saved: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    if changes := differences(saved, settings):
+def check_same(folder: Path, settings: Mapping[str, Any]) -> None:
+    if changes := differences(read_settings(folder), settings):
         changed = "; ".join(changes.values())
         raise UserError(f"{folder} has parts with other settings: {changed}. Use the same ones, or delete the folder.")
 
