@@ -125,7 +125,8 @@ def read(
             values["vocab_size"] = len(vocabulary)
         elif vocabulary:
             log.warning(f"`vocab` is ignored: {weights.path} has no softmax, and a character model needs no words.")
-        _rename_single_cells(weights)
+        for name in filter(SINGLE_CELL.fullmatch, list(weights.datasets)):  # of one layer: dumped without MultiRNNCell
+            weights.datasets[SINGLE_CELL.sub(r"\1MultiRNNCell/Cell0/\2", name)] = weights.datasets.pop(name)
         projected = _is_projected(weights, values)
         try:
             config = ELMoConfig(**values)
@@ -156,13 +157,6 @@ def _has_softmax(softmax: ArrayFile, vocabulary: Vocabulary | None, required: bo
     if found and vocabulary is None:
         log.warning(f"The softmax in {softmax.path} is ignored: `vocab` is missing, the words that it predicts.")
     return found and vocabulary is not None
-
-
-def _rename_single_cells(weights: ArrayFile) -> None:
-    """Rename the cells of a one-layer model, which bilm-tf dumps without MultiRNNCell, to Cell0."""
-    for name in list(weights.datasets):
-        if cell := SINGLE_CELL.fullmatch(name):
-            weights.datasets[f"{cell[1]}MultiRNNCell/Cell0/{cell[2]}"] = weights.datasets.pop(name)
 
 
 def _is_projected(weights: ArrayFile, values: dict) -> bool:

@@ -51,7 +51,10 @@ def download_file(address: str, path: Path) -> None:
             if error.code < 500 and error.code not in (408, 429):
                 raise DownloadFailed(reason) from error
         except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError) as error:
-            reason = _reason(error)
+            cause = getattr(error, "reason", error)
+            reason = f"{getattr(cause, 'strerror', None) or cause or type(error).__name__}"
+            if isinstance(cause, TimeoutError):
+                reason = f"no data from the server for {TIMEOUT:g} s"
         failures = 0 if _file_size(part) > before else failures + 1
         if failures == ATTEMPTS:
             break
@@ -74,7 +77,10 @@ def _attempt(address: str, path: Path, part: Path) -> None:
         received, total = _range_start(response, received)
         _check_room(part, total - received)
         block = response.read1(BLOCK) if received else _first_bytes(response, path)
-        source.write_text(f"{address}\n{_validator(response.headers)}", encoding="utf-8")
+        tag = response.headers.get("ETag") or ""
+        # for If-Range: a strong tag, else the date of the file
+        validator = tag if tag.startswith('"') else response.headers.get("Last-Modified") or ""
+        source.write_text(f"{address}\n{validator}", encoding="utf-8")
         if not received:
             log.warning(f"downloading   {path.name}, {_megabytes(total)}, from {address}")
         with (
@@ -96,13 +102,6 @@ def _file_size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
 
 
-def _reason(error: Exception) -> str:
-    reason = getattr(error, "reason", error)
-    if isinstance(reason, TimeoutError):
-        return f"no data from the server for {TIMEOUT:g} s"
-    return f"{getattr(reason, 'strerror', None) or reason or type(error).__name__}"
-
-
 def _range_start(response, received: int) -> tuple[int, int]:
     """The response's first position in the file, and the length of the file (0: unknown)."""
     length = response.headers.get("Content-Length") or "0"
@@ -114,12 +113,6 @@ def _range_start(response, received: int) -> tuple[int, int]:
     if response.status != 200 or not LENGTH.fullmatch(length):
         raise DownloadFailed(f"the server answers {response.status} with a length of {length!r:.80}")
     return 0, int(length)
-
-
-def _validator(headers) -> str:
-    """The value for `If-Range`: a strong ETag, else the date of the file, else empty."""
-    tag = headers.get("ETag") or ""
-    return tag if tag.startswith('"') else headers.get("Last-Modified") or ""
 
 
 def _first_bytes(response, path: Path) -> bytes:
