@@ -64,7 +64,7 @@ def main() -> None:
     arguments.add(parser, "precision")
     args = parser.parse_args()
     runtime.set_device("cpu")
-    runtime.paddle.seed(0)
+    paddle.seed(0)
     for name, value in measurements[args.what](args).items():
         print(f"{name:22} {value:,.4g}" if isinstance(value, float | int) else f"{name:22} {value}")
 
