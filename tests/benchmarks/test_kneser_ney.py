@@ -12,7 +12,7 @@ import runs
 import dataset
 from elmo_core.text.corpus import Corpus
 
-sys.path.insert(0, str(runs.PROJECT / "benchmarks"))
+sys.path.append(str(runs.PROJECT / "benchmarks"))
 
 import kneser_ney
 from kneser_ney import FALLBACK_DISCOUNTS, KneserNey

@@ -10,7 +10,7 @@ import pytest
 import runs
 import tiny
 
-sys.path.insert(0, str(runs.PROJECT / "benchmarks"))
+sys.path.append(str(runs.PROJECT / "benchmarks"))
 import noise
 
 CHUNKS = "the\tB-NP\nriver\tI-NP\nruns\tB-VP\n\na\tB-NP\nbank\tI-NP\nof\tO\nlongerword\tB-NP\n\n"

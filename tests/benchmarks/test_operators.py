@@ -8,7 +8,7 @@ import runs
 from elmo import ELMoConfig
 from elmo_core.network import fused
 
-sys.path.insert(0, str(runs.PROJECT / "benchmarks"))
+sys.path.append(str(runs.PROJECT / "benchmarks"))
 import bench
 
 

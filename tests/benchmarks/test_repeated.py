@@ -13,7 +13,7 @@ import runs
 from project import parser_of
 from scipy import stats
 
-sys.path.insert(0, str(runs.PROJECT / "benchmarks"))
+sys.path.append(str(runs.PROJECT / "benchmarks"))
 
 import arms
 import polarity
