@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo_core.machine.messages import UserError
+from elmo_core.machine.messages import UserError, format_count
 
 SPACE = re.compile(r"[^\S\u00a0\u2007\u202f]")  # but no-break spaces
 EXAMPLE = "[['The', 'first', 'sentence', '.'], ['Second', 'one', '.']]"
@@ -77,7 +77,8 @@ def check_pair(value: Any, name: str) -> tuple[Sequence, Sequence]:
     if examples is None or labels is None:
         raise TypeError(f"`{name}`: found {describe(pair[examples is not None])}, expected a list.")
     if not examples or len(examples) != len(labels):
-        raise UserError(f"`{name}`: found {len(examples)} examples and {len(labels)} labels, expected one for each.")
+        found = f"{format_count(len(examples), 'examples')} and {format_count(len(labels), 'labels')}"
+        raise UserError(f"`{name}`: found {found}, expected the same number, at least one.")
     return examples, labels
 
 

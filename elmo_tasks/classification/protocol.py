@@ -59,7 +59,8 @@ def cross_validate(
     options: the arguments of `Classifier.train`. protocol, results, compare_with: see `Classifier.cross_validate`.
     """
     check_option("protocol", protocol, ("cv", "split", "train"))
-    check_effects({**options, "results": results}, ClassifierSettings, ClassifierTraining)
+    own = {} if protocol == "train" else {"results": results}  # what `train` has not
+    check_effects({**options, **own}, ClassifierSettings, ClassifierTraining)
     ranks = Ranks(advice="With `results` or `save_dir` finished folds are kept: repeat this with `resume=True`.")
     if not ranks.is_main:
         log.setLevel("WARNING")
