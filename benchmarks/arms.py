@@ -20,6 +20,7 @@ arm's span F1 is linearised into per-sentence contributions.
 """
 
 import argparse
+import functools
 import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,6 +60,7 @@ ARMS = {
 }
 WITHOUT_CONTEXT = ("nothing", "word2vec", "layer0")
 MODELS = ("elmo", "vectors", "word_elmo")  # flags
+passages_of = functools.cache(read_passages)  # of the test set, for every run
 
 
 @dataclass(frozen=True)
@@ -243,7 +245,7 @@ def difference(args: argparse.Namespace, differences: np.ndarray) -> Difference:
     """Return the mean of the differences (n_seeds, n_texts), with its interval."""
     if args.task != "cmrc2018":
         return crossed_difference(differences, "seeds", "texts")
-    passages = read_passages(files(args)["test"])  # questions on a passage depend on each other
+    passages = passages_of(files(args)["test"])  # questions on a passage depend on each other
     group = np.repeat(np.arange(len(passages)), [len(passage.questions) for passage in passages])
     return clustered_bootstrap(differences.mean(axis=0), np.zeros(len(group)), group, groups="passages")
 
@@ -253,7 +255,7 @@ def scores_of(args: argparse.Namespace, result: Path, seed: int) -> dict[str, np
     if TASKS[args.task].script == "run_finetune.py":
         return {"accuracy": steps.correct(result)}
     if TASKS[args.task].script == "run_read.py":
-        read = score(read_passages(files(args)["test"]), disk.read_json(result, "predictions"), "zh")
+        read = score(passages_of(files(args)["test"]), disk.read_json(result, "predictions"), "zh")
         return {"EM": read.exact, "F1": read.f1, "Rouge-L": read.rouge}
     gold, predicted = (read_columns(result, label=column) for column in (-2, -1))
     scheme = TASKS[args.task].scheme or detect_scheme(sentence.labels for sentence in gold)
