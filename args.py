@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from elmo_core.config import PRESETS, ELMoConfig
-from elmo_core.machine.messages import UserError, with_commands
+from elmo_core.messages import UserError, with_commands
 from elmo_core.settings import PRECISION, PRECISIONS, expected, first_of, setting
 
 MODEL_SIZE = "original"  # default of --model_size

@@ -53,10 +53,9 @@ import numpy as np
 import args as arguments
 import script
 from elmo_core.config import ELMoConfig
-from elmo_core.files import checkpoint
-from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, format_count, log
-from elmo_core.weights import bilm_tf, formats, model_files, published
+from elmo_core.files import disk
+from elmo_core.messages import UserError, format_count, log
+from elmo_core.weights import bilm_tf, checkpoint, formats, model_files, published
 
 ALIASES = ("fluid", "manylangs", "paddlenlp", "tensorflow")  # of import, for the format of this name
 

@@ -30,7 +30,7 @@ from random import Random
 import numpy as np
 
 from elmo_core.config import differences
-from elmo_core.machine.messages import UserError, log
+from elmo_core.messages import UserError, log
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.noise import add_noise
 from elmo_core.text.text_files import blocks, split_lines

@@ -25,18 +25,17 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from elmo_core import __version__
+from elmo_core.checks import check_number, check_option, check_sentences, check_texts, checked, describe
 from elmo_core.config import MAX_FLOAT, ELMoConfig
-from elmo_core.files import checkpoint
+from elmo_core.display.surprisal_plot import plot_surprisal
 from elmo_core.machine import products, runtime, versions
-from elmo_core.machine.checks import check_number, check_option, check_sentences, check_texts, checked, describe
-from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.messages import UserError, format_count, log
 from elmo_core.network.language_model import LanguageModelMethods
 from elmo_core.network.layers import EncodedBatch, LayerChoice, Layers, layer_choice
 from elmo_core.network.lstmp import LSTMP, Packing, State, run_layer
 from elmo_core.network.matmul import chosen_precision
 from elmo_core.network.softmax import Candidates, Softmax
-from elmo_core.network.surprisal_plot import plot_surprisal
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
 from elmo_core.network.token_tables import CachedTable, OOVCounter, PrecomputedTable, TokenTable
 from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
@@ -50,7 +49,7 @@ from elmo_core.text.tokens import (
     sentence_batches,
     token_batch,
 )
-from elmo_core.weights import alignment, published
+from elmo_core.weights import alignment, checkpoint, published
 from elmo_core.weights.model_files import read_model, resolve, vocabulary_words
 from elmo_core.weights.published import install, models
 

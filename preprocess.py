@@ -24,8 +24,9 @@ from tqdm import tqdm
 
 import args as arguments
 import script
-from elmo_core.machine import disk, runtime
-from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.files import disk
+from elmo_core.machine import runtime
+from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.characters import MAX_BYTES
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.language import warn_if_unsegmented

@@ -30,11 +30,11 @@ import numpy as np
 import args as arguments
 import script
 from elmo_core.config import ELMoConfig
-from elmo_core.files import checkpoint, token_vectors
-from elmo_core.machine import disk, runtime
-from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.files import disk
+from elmo_core.machine import runtime
+from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.tokens import UNK
-from elmo_core.weights import model_files
+from elmo_core.weights import checkpoint, model_files, token_vectors
 from embedding import embed_text
 
 if TYPE_CHECKING:  # neither --help nor --merge waits for Paddle

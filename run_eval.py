@@ -25,18 +25,19 @@ import args as arguments
 import dataset
 import elmo
 import script
-from elmo_core.files import checkpoint
-from elmo_core.machine import disk, messages, runtime
-from elmo_core.machine.messages import UserError, format_count
+from elmo_core import messages
+from elmo_core.display.surprisal_plot import check_plot
+from elmo_core.files import disk
+from elmo_core.machine import runtime
 from elmo_core.machine.ranks import Ranks
+from elmo_core.messages import UserError, format_count
 from elmo_core.network.surprisal import TokenSurprisal
-from elmo_core.network.surprisal_plot import check_plot
 from elmo_core.text import language
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.text_files import read_lines, read_sentences
 from elmo_core.text.tokens import LMBatch, Vocabulary
-from elmo_core.weights import model_files
+from elmo_core.weights import checkpoint, model_files
 from pretraining.model import check_vocabulary
 from pretraining.perplexity import Score, evaluate
 

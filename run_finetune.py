@@ -20,8 +20,8 @@ import args as arguments
 import script
 import task_flags
 from args import FILE
-from elmo_core.machine import disk
-from elmo_core.machine.messages import format_count
+from elmo_core.files import disk
+from elmo_core.messages import format_count
 from elmo_core.text.text_files import line_groups, write_table
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.network import ClassifierSettings

@@ -24,11 +24,11 @@ from pathlib import Path
 import args as arguments
 import elmo
 import script
+from elmo_core.display.figures import font_families
+from elmo_core.files import disk
 from elmo_core.files.word_vectors import load_word_vectors
-from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, log
+from elmo_core.messages import UserError, log
 from elmo_core.text.corpus import Corpus
-from elmo_core.text.figures import font_families
 from senses.nearest import NEAREST_WORDS, embed, examples, is_known, nearest_words
 from senses.occurrences import Occurrence, Word, find_words, read_senses
 from senses.page import write_page

@@ -18,17 +18,17 @@ from pathlib import Path
 import args as arguments
 import script
 from elmo import BiLM
+from elmo_core.checks import import_optional
 from elmo_core.config import PRESETS, ELMoConfig, differences
-from elmo_core.files import checkpoint
-from elmo_core.machine import disk, products, runtime, versions
-from elmo_core.machine.messages import UserError, format_count, log
-from elmo_core.machine.optional import import_optional
+from elmo_core.files import disk
+from elmo_core.machine import products, runtime, versions
 from elmo_core.machine.ranks import Ranks
+from elmo_core.messages import UserError, format_count, log
 from elmo_core.network.matmul import chosen_precision
 from elmo_core.network.softmax import is_sampled
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.tokens import Vocabulary
-from elmo_core.weights import model_files
+from elmo_core.weights import checkpoint, model_files
 from pretraining import run_folder
 from pretraining.model import check_vocabulary, initialise_from_vectors, load_model
 from pretraining.run import FixedSettings, PretrainingSettings, Trainer

@@ -22,8 +22,8 @@ import args as arguments
 import script
 import task_flags
 from args import COUNT, FILE
-from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError
+from elmo_core.files import disk
+from elmo_core.messages import UserError
 from elmo_core.text.language import AUTO, choose_language, make_tokeniser
 from elmo_core.text.text_files import blocks, line_groups, write_table
 from elmo_tasks.reading.data import read_passages, tokenise_passages

@@ -19,8 +19,8 @@ import args as arguments
 import script
 import task_flags
 from args import FILE
-from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, log
+from elmo_core.files import disk
+from elmo_core.messages import UserError, log
 from elmo_core.text.language import AUTO
 from elmo_core.text.text_files import line_groups, write_table
 from elmo_core.text.tokenise import LANGUAGES

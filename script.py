@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from args import with_flags
-from elmo_core.machine import disk, messages, runtime
+from elmo_core import messages
+from elmo_core.files import disk
+from elmo_core.machine import runtime
 
 
 def run(main: Callable[[], None]) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from args import COUNT, DIR, FILE, WHOLE, add, add_settings, options
-from elmo_core.machine import disk, runtime
-from elmo_core.machine.messages import log
+from elmo_core.files import disk
+from elmo_core.machine import runtime
+from elmo_core.messages import log
 from elmo_core.text.language import AUTO, CHOICES
 from elmo_core.text.text_files import write_table
 from elmo_tasks import Classifier

@@ -33,7 +33,7 @@ from crossed import crossed_difference
 
 import args as arguments
 import script
-from elmo_core.machine import disk
+from elmo_core.files import disk
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import model_files

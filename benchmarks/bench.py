@@ -30,7 +30,6 @@ import dataset
 import elmo
 import script
 from elmo_core.config import PRESETS
-from elmo_core.files import checkpoint
 from elmo_core.machine import products, runtime
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
@@ -41,6 +40,7 @@ from elmo_core.network.token_tables import CachedTable
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import EOS, SPECIAL_TOKENS, LMBatch, Vocabulary
+from elmo_core.weights import checkpoint
 from pretraining.prefetch import prefetched
 
 SHARED = PROJECT.parent / "shared" / "data"

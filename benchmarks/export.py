@@ -28,10 +28,10 @@ from bench import seconds_of
 import args as arguments
 from elmo import BiLM, ELMoConfig, ELMoEmbedder, layer_choice
 from elmo_core.config import PRESETS
-from elmo_core.files import checkpoint
 from elmo_core.machine import runtime
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import sentence_batches
+from elmo_core.weights import checkpoint
 from export import folder
 from export.networks import EmbedderNetwork
 

@@ -28,10 +28,11 @@ import steps
 
 import script
 from elmo import ELMoEmbedder
-from elmo_core.machine import disk, runtime
-from elmo_core.machine.cosines import unit
-from elmo_core.machine.optional import import_optional
-from elmo_core.text.figures import figure_file
+from elmo_core.checks import import_optional
+from elmo_core.display.figures import figure_file
+from elmo_core.files import disk
+from elmo_core.machine import runtime
+from elmo_core.network.cosines import unit
 from elmo_core.text.language import HAN
 from elmo_core.text.noise import KINDS, add_noise
 from elmo_tasks.classification.classifier import Classifier

@@ -20,7 +20,7 @@ from crossed import crossed_difference
 
 import args as arguments
 import script
-from elmo_core.machine import disk
+from elmo_core.files import disk
 from elmo_tasks.significance import mean_and_std
 
 CLASSIFIER = ["--head=mean", "--lr", "0.001", "0.003", "--weight_decay", "0.1", "1.0"]  # averages its inputs

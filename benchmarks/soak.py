@@ -30,8 +30,7 @@ import convert
 import run_embed
 import run_pretrain
 import run_tag
-from elmo_core.files import checkpoint
-from elmo_core.weights import published
+from elmo_core.weights import checkpoint, published
 from elmo_tasks import Tagger
 
 NAME = "soaked"  # of the published model

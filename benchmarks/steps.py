@@ -17,8 +17,8 @@ import numpy as np
 PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))  # for the modules that import this one, too
 
-from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError
+from elmo_core.files import disk
+from elmo_core.messages import UserError
 
 
 @dataclass

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 from elmo_core.settings import expected, setting
 
 MAX_CHARS = 50  # per token, begin and end markers included

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 
 Settings = TypeVar("Settings")
 PRECISIONS = "float32", "bfloat16", "auto"

@@ -3,7 +3,7 @@
 import json
 from typing import TYPE_CHECKING, Any
 
-from elmo_core.machine.messages import join_names
+from elmo_core.messages import join_names
 
 if TYPE_CHECKING:
     from elmo_tasks.saved import TrainedModel

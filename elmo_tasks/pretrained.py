@@ -9,12 +9,11 @@ import numpy as np
 
 import elmo
 from elmo_core.config import ELMoConfig
-from elmo_core.files import checkpoint
-from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError
 from elmo_core.settings import setting
 from elmo_core.text.tokens import Vocabulary, digest
-from elmo_core.weights import model_files, published
+from elmo_core.weights import checkpoint, model_files, published
 
 
 @dataclass

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 from elmo_core.text.text_files import parse_json
 
 JSON, TEXT = "json", "text"  # formats; those of columns are named by what separates these

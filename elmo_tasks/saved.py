@@ -26,15 +26,15 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 import elmo
-from elmo_core.files import checkpoint
-from elmo_core.machine import disk, products, runtime
-from elmo_core.machine.messages import UserError, format_count
+from elmo_core.files import disk
+from elmo_core.machine import products, runtime
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError, format_count
 from elmo_core.network.matmul import chosen_precision
 from elmo_core.settings import from_config
 from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.tokenise import Tokeniser
-from elmo_core.weights import published
+from elmo_core.weights import checkpoint, published
 from elmo_tasks.pretrained import PretrainedBiLM, load_published
 from elmo_tasks.word_vectors import WordVectors
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elmo_core.machine.optional import import_optional
+from elmo_core.checks import import_optional
 
 RESAMPLES = 10_000  # per bootstrap
 

@@ -12,12 +12,13 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 
 from elmo_core.config import differences
-from elmo_core.files import checkpoint
-from elmo_core.machine import disk, versions
-from elmo_core.machine.messages import UserError, format_duration, log
+from elmo_core.files import disk
+from elmo_core.machine import versions
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError, format_duration, log
 from elmo_core.network.optimizer import Adam
 from elmo_core.settings import first_of, make, setting
+from elmo_core.weights import checkpoint
 from elmo_tasks.card import model_card
 from elmo_tasks.saved import BILM, LOCK, STATE, WEIGHTS, WORDS, TrainedModel, check_model_folder
 

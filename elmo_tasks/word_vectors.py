@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.files.word_vectors import find_word_vectors, load_word_vectors
-from elmo_core.machine.messages import log
+from elmo_core.messages import log
 from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.tokens import digest
 

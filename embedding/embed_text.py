@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from elmo_core.files import checkpoint
-from elmo_core.machine import disk, messages
-from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core import messages
+from elmo_core.files import disk
+from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.language import warn_if_unsegmented
 from elmo_core.text.tokens import UNK
+from elmo_core.weights import checkpoint
 from embedding import parts, vector_file
 from embedding.text_windows import CountedText, WindowStats, index_entries, progress_bar
 

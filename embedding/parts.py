@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from elmo_core.config import differences
-from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError
-from elmo_core.machine.streams import DamagedFile, damage_named
+from elmo_core.files import disk
+from elmo_core.files.streams import DamagedFile, damage_named
+from elmo_core.messages import UserError
 
 SETTINGS = "run_embed.json"
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
-from elmo_core.machine.messages import UserError, format_count
+from elmo_core.messages import UserError, format_count
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import BATCHES_PER_WINDOW, sentence_windows
 

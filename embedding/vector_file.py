@@ -16,8 +16,8 @@ import h5py
 import numpy as np
 
 from elmo_core.config import differences
-from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, log
+from elmo_core.files import disk
+from elmo_core.messages import UserError, log
 
 ATTRIBUTE, INDEX = "run_embed", "sentence_to_index"
 VERSION = ("v108", "v108")  # HDF5 1.8: checksums of its own structures, and groups that need not fit into memory

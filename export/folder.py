@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from elmo_core.machine import disk
-from elmo_core.machine.optional import import_optional
+from elmo_core.checks import import_optional
+from elmo_core.files import disk
 from elmo_core.machine.runtime import paddle
 from export.networks import Network
 from export.paddle_graph import paddle_graph

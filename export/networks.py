@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from elmo import BiLM, LayerChoice
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.reading.batch import FEATURES

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 from export.compression import compressed
 
 OPSET, IR_VERSION = 17, 8  # from 2022: ONNX Runtime 1.12 and later

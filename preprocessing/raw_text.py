@@ -23,8 +23,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.files import disk
+from elmo_core.messages import UserError, format_count, log
 from elmo_core.settings import setting
 from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
 from elmo_core.text.text_files import byte_blocks, decode, text_files

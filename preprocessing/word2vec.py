@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from elmo_core.machine import messages, runtime
-from elmo_core.machine.messages import UserError, format_count, log
-from elmo_core.machine.optional import import_optional
+from elmo_core import messages
+from elmo_core.checks import import_optional
+from elmo_core.machine import runtime
+from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from elmo_core.machine.messages import log
 from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.messages import log
 from elmo_core.network.optimizer import Adam
 from elmo_core.text.tokens import Lexicon, Vocabulary
 from pretraining.optimizer import learning_rate

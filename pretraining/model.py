@@ -8,10 +8,10 @@ import numpy as np
 
 from elmo import BiLM, load_bilm
 from elmo_core.config import differences
-from elmo_core.files import checkpoint
 from elmo_core.files.word_vectors import load_word_vectors
-from elmo_core.machine.messages import UserError, log
+from elmo_core.messages import UserError, log
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_core.weights import checkpoint
 from pretraining.fit import fit_characters
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from dataset import TrainStream
 from elmo import BiLMState, map_state
 from elmo_core.config import differences
-from elmo_core.machine.messages import UserError, log
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.messages import UserError, log
 from elmo_core.text.corpus import Counts
 
 

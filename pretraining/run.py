@@ -11,15 +11,15 @@ import numpy as np
 
 from dataset import EvalStream, TrainStream
 from elmo import BiLM
-from elmo_core.files import checkpoint
-from elmo_core.machine import messages
-from elmo_core.machine.messages import UserError, log
+from elmo_core import messages
 from elmo_core.machine.ranks import LostRank, Ranks
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError, log
 from elmo_core.network.softmax import Candidates, draw_candidates, is_sampled
 from elmo_core.settings import PRECISION, PRECISIONS, setting
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.tokens import LMBatch, Vocabulary
+from elmo_core.weights import checkpoint
 from pretraining import run_folder
 from pretraining.interruption import Interruption
 from pretraining.meter import ADVICE, Meter, memory_in_use

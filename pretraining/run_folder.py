@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from elmo import BiLM
-from elmo_core.files import checkpoint
-from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, join_names, log
-from elmo_core.text.figures import figure_file
+from elmo_core.display.figures import figure_file
+from elmo_core.files import disk
+from elmo_core.messages import UserError, join_names, log
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokens import Vocabulary
+from elmo_core.weights import checkpoint
 from pretraining.meter import ADVICE
 
 

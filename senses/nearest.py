@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 import elmo
-from elmo_core.machine.cosines import nearest, unit
+from elmo_core.network.cosines import nearest, unit
 from senses.occurrences import Occurrence, Word, is_word
 
 CANDIDATES = 5000  # most frequent words, among which the nearest are searched

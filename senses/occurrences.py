@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from elmo_core.machine.disk import check_input
-from elmo_core.machine.messages import UserError, format_count, join_names, log
+from elmo_core.files.disk import check_input
+from elmo_core.messages import UserError, format_count, join_names, log
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.text_files import read_lines, read_sentences
 from elmo_core.text.tokens import SPECIAL_TOKENS

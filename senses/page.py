@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.machine import disk
-from elmo_core.text.terminal import printable
+from elmo_core.display.terminal import printable
+from elmo_core.files import disk
 from senses.nearest import kmeans, nearest_others, same_sense_shares
 from senses.occurrences import Word
 from senses.picture import COLOURS, distinctiveness, keywords, project

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.text.figures import figure_file
-from elmo_core.text.terminal import printable, truncate
+from elmo_core.display.figures import figure_file
+from elmo_core.display.terminal import printable, truncate
 from senses.occurrences import Word, is_word
 
 LABELS = 60  # maximum per panel

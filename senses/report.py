@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from elmo_core.machine.messages import format_count
-from elmo_core.text.terminal import display_width, pad, printable, truncate
+from elmo_core.display.terminal import display_width, pad, printable, truncate
+from elmo_core.messages import format_count
 from senses.nearest import neighbours, same_sense_shares
 from senses.occurrences import Occurrence, Word
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.machine.messages import UserError, format_count, log
-from elmo_core.machine.optional import import_optional
-from elmo_core.machine.streams import Unpacked, check_size, open_file
+from elmo_core.checks import import_optional
+from elmo_core.files.streams import Unpacked, check_size, open_file
+from elmo_core.messages import UserError, format_count, log
 
 MAX_LINE = 1 << 20  # bytes
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from elmo_core.machine import runtime
-from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.messages import UserError
 
 COLLECTIVE_ERRORS = (RuntimeError, OSError, SystemError)  # gloo's, NCCL's, and CUDA's that Paddle calls fatal
 HEARTBEAT_SECONDS = 1.0  # between messages to waiting ranks; gloo drops a rank that is silent for 30 s

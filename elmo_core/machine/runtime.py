@@ -24,7 +24,7 @@ from importlib import metadata
 from pathlib import Path
 
 from elmo_core.machine import versions
-from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.messages import UserError, format_count, log
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: quota and period in microseconds

@@ -21,7 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.machine import messages, products, runtime
+from elmo_core import messages
+from elmo_core.machine import products, runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import onednn
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from tqdm.auto import tqdm
 
+from elmo_core.checks import check_number, check_sentences, checked
 from elmo_core.config import MAX_FLOAT
 from elmo_core.machine import products
-from elmo_core.machine.checks import check_number, check_sentences, checked
-from elmo_core.machine.cosines import Neighbour, nearest, unit
-from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError
+from elmo_core.network.cosines import Neighbour, nearest, unit
 from elmo_core.network.layers import EncodedBatch, LayerChoice
 from elmo_core.network.surprisal import Surprisals, surprisals
 from elmo_core.text.corpus import Corpus

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from elmo_core.machine import versions
-from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.messages import UserError
 from elmo_core.network.lstmp import Packing
 
 Layers = str | int | Sequence[float]  # see `layer_choice`

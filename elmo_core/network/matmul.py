@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from elmo_core.checks import check_option
 from elmo_core.machine import products
-from elmo_core.machine.checks import check_option
-from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import on_device, paddle
+from elmo_core.messages import UserError
 from elmo_core.network import fused, onednn
 from elmo_core.network.fused import AS_IS, TRANSPOSED
 from elmo_core.settings import PRECISIONS

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.machine.messages import UserError, format_count, log
 from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.characters import BYTES
 from elmo_core.text.tokens import BOS, EOS, UNK, Vocabulary, pad_rows, token_batch
 
@@ -81,7 +81,7 @@ class PrecomputedTable(TokenTable):
 
     @classmethod
     def from_file(cls, path: Path, vocabulary: Path, width: int) -> "PrecomputedTable":
-        from elmo_core.files import token_vectors  # and with it h5py: only here
+        from elmo_core.weights import token_vectors  # and with it h5py: only here
 
         words, vectors = token_vectors.read(path, vocabulary, width)
         return cls(path, vectors, {word: row for row, word in enumerate(words)})

@@ -8,8 +8,8 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
-from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.files import disk
+from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.language import warn_if_unsegmented
 from elmo_core.text.text_files import blocks, split_lines, text_files
 from elmo_core.text.tokens import BOS, EOS, Vocabulary

@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 
-from elmo_core.machine.messages import UserError, log
+from elmo_core.messages import UserError, log
 from elmo_core.text.segmenter import HAN, Segmenter, warn_if_traditional
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokenise import CHINESE, LANGUAGES, Tokeniser

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.machine.messages import UserError, log
+from elmo_core.messages import UserError, log
 
 HAN = re.compile("[\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 ENTRY = re.compile(r"(\S{1,100})(?: +(\d{1,18}))?(?: +[A-Za-z]\w*)?")
@@ -40,7 +40,7 @@ class Segmenter:
         """Read a dictionary; or take its lines."""
         if not isinstance(path, Path | str):
             return segmenter(tuple(map(str, path)))
-        from elmo_core.machine import disk  # not at the top: exported programs are given the entries
+        from elmo_core.files import disk  # not at the top: exported programs are given the entries
         from elmo_core.text.text_files import read_entries
 
         disk.check_input(Path(path), "words, one per line, as for jieba")
@@ -49,7 +49,7 @@ class Segmenter:
         return segmenter(lines, str(path))
 
     def save(self, path: Path) -> None:
-        from elmo_core.machine import disk
+        from elmo_core.files import disk
 
         with disk.atomic_write(path) as file:
             file.writelines(f"{line}\n" for line in self.entries)

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from elmo_core.machine import disk, streams
-from elmo_core.machine.messages import UserError, join_names, log
+from elmo_core.files import disk, streams
+from elmo_core.messages import UserError, join_names, log
 
 UTF16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
 BIG5 = ("big5", "cp950", "big5-hkscs")  # cp950 is that of Windows

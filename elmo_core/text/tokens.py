@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from elmo_core.machine.disk import atomic_write, check_input
-from elmo_core.machine.messages import UserError, log
+from elmo_core.files.disk import atomic_write, check_input
+from elmo_core.messages import UserError, log
 from elmo_core.text.characters import BOS, BYTES, EOS, Alphabet
 from elmo_core.text.text_files import read_entries
 

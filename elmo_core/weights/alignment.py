@@ -11,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.files import checkpoint
-from elmo_core.machine.messages import UserError
-from elmo_core.weights import torch_files
+from elmo_core.messages import UserError
+from elmo_core.weights import checkpoint, torch_files
 
 PREFIX, SUFFIX = "align-", ".pth"
 LAYER = re.compile(r".*_(\d)\.pth")

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from elmo_core.machine.messages import UserError
-from elmo_core.machine.streams import check_size, damage_named, open_file
+from elmo_core.files.streams import check_size, damage_named, open_file
+from elmo_core.messages import UserError
 
 MAX_FILES = 10_000  # archives of weights have fewer
 MAX_NAME = 255  # bytes

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.machine.hdf5_file import ArrayFile
-from elmo_core.machine.messages import UserError
+from elmo_core.files.hdf5_file import ArrayFile
+from elmo_core.messages import UserError
 
 
 class ForeignWeights(ArrayFile):

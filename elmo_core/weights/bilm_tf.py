@@ -28,12 +28,12 @@ import h5py
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.files import checkpoint
-from elmo_core.machine import disk
-from elmo_core.machine.disk import read_json
-from elmo_core.machine.hdf5_file import ArrayFile, HDF5File, quoted
-from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.files import disk
+from elmo_core.files.disk import read_json
+from elmo_core.files.hdf5_file import ArrayFile, HDF5File, quoted
+from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.tokens import Vocabulary
+from elmo_core.weights import checkpoint
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 CHARACTERS = 256 + 5  # bytes and special characters, without the padding row 0 of our table

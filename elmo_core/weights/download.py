@@ -16,8 +16,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, log
+from elmo_core.files import disk
+from elmo_core.messages import UserError, log
 
 TIMEOUT = 30.0  # seconds without data
 ATTEMPTS = 3  # in a row without progress

@@ -23,10 +23,10 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.machine.hdf5_file import quoted
-from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.files.hdf5_file import quoted
+from elmo_core.files.streams import damage_named
 from elmo_core.machine.runtime import import_paddle
-from elmo_core.machine.streams import damage_named
+from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights.arrays import ForeignWeights, reorder_gates
 

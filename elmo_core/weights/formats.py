@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.files import checkpoint
-from elmo_core.machine.disk import check_input
-from elmo_core.machine.hdf5_file import ArrayFile, HDF5File, quoted
-from elmo_core.machine.messages import UserError, join_names
+from elmo_core.files.disk import check_input
+from elmo_core.files.hdf5_file import ArrayFile, HDF5File, quoted
+from elmo_core.messages import UserError, join_names
 from elmo_core.text.tokens import Vocabulary
-from elmo_core.weights import bilm_tf, fluid, manylangs, paddlenlp, tensorflow, tensorflow_models
+from elmo_core.weights import bilm_tf, checkpoint, fluid, manylangs, paddlenlp, tensorflow, tensorflow_models
 from elmo_core.weights.archives import unpacked
 
 

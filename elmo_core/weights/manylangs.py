@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from elmo_core.config import FILTERS, MAX_CHARS, ELMoConfig
-from elmo_core.machine.disk import check_input, read_json
-from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.files.disk import check_input, read_json
+from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.characters import CodePoints
 from elmo_core.text.text_files import read_entries
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary

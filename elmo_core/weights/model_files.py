@@ -5,12 +5,11 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.files import checkpoint
-from elmo_core.machine.disk import check_input, read_json
-from elmo_core.machine.messages import UserError
+from elmo_core.files.disk import check_input, read_json
+from elmo_core.messages import UserError
 from elmo_core.text.characters import Bytes, CodePoints
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_core.weights import published
+from elmo_core.weights import checkpoint, published
 
 
 def resolve(params: str | Path) -> Path:

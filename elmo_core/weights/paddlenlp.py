@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.files import checkpoint
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_core.weights import checkpoint
 from elmo_core.weights.arrays import ForeignWeights, reorder_gates
 
 TOKENS, LSTM = "_token_embding_layer", "_elmobilm"  # PaddleNLP's own spelling

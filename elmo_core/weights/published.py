@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from elmo_core.files import checkpoint
-from elmo_core.machine import disk, streams
-from elmo_core.machine.messages import UserError, join_names, log
-from elmo_core.weights import alignment, archives, download, formats
+from elmo_core.files import disk, streams
+from elmo_core.messages import UserError, join_names, log
+from elmo_core.weights import alignment, archives, checkpoint, download, formats
 
 TABLE = Path(__file__).with_name("published.tsv")
 BUNDLED = Path(__file__).resolve().parents[1] / "models"

@@ -26,9 +26,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from elmo_core.machine.disk import check_input
-from elmo_core.machine.hdf5_file import ArrayFile
-from elmo_core.machine.streams import damage_named
+from elmo_core.files.disk import check_input
+from elmo_core.files.hdf5_file import ArrayFile
+from elmo_core.files.streams import damage_named
 
 INDEX, MAGIC, MASK = ".index", 0xDB4775248B80FB57, 0xA282EAD8
 MAX_INDEX, MAX_VARIABLES, MAX_NAME, MAX_AXES = 1 << 20, 10_000, 500, 8  # bytes, number, bytes, number

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.machine.disk import read_json
-from elmo_core.machine.hdf5_file import quoted
-from elmo_core.machine.messages import UserError, log
+from elmo_core.files.disk import read_json
+from elmo_core.files.hdf5_file import quoted
+from elmo_core.messages import UserError, log
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import bilm_tf
 from elmo_core.weights.tensorflow import TensorFlowCheckpoint

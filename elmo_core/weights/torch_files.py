@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from elmo_core.machine import pickles
-from elmo_core.machine.disk import check_input
-from elmo_core.machine.streams import damage_named
+from elmo_core.files import pickles
+from elmo_core.files.disk import check_input
+from elmo_core.files.streams import damage_named
 
 MAGIC, VERSION = 0x1950A86A20F9469CFC6C, 1001  # of the old format
 MAX_SHARED = 3  # tensors may share their values, but not more

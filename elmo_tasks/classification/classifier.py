@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from elmo_core.files import checkpoint
-from elmo_core.machine.checks import check_texts
-from elmo_core.machine.messages import UserError
+from elmo_core.checks import check_texts
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError
 from elmo_core.text.language import AUTO
 from elmo_core.text.tokens import Vocabulary, sentence_batches
+from elmo_core.weights import checkpoint
 from elmo_tasks.classification.network import ClassifierNetwork, ClassifierSettings, FineTunedELMo
 from elmo_tasks.classification.protocol import CrossValidation, cross_validate
 from elmo_tasks.classification.scores import Results

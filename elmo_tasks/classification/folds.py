@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elmo_core.machine.messages import UserError, format_count, join_names
-from elmo_core.machine.optional import import_optional
+from elmo_core.checks import import_optional
+from elmo_core.messages import UserError, format_count, join_names
 from elmo_tasks.classification.texts import Texts
 from elmo_tasks.training import HELD_OUT
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.language import make_tokeniser
 from elmo_tasks.classification.texts import Texts, read_lines, tokenise_texts
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.text.shading import article, shaded, shaded_page
+from elmo_core.display.shading import article, shaded, shaded_page
 from elmo_core.text.tokenise import CHINESE
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.texts import iter_texts

@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from elmo_core import messages
+from elmo_core.checks import check_option
 from elmo_core.config import differences
-from elmo_core.files import checkpoint
-from elmo_core.machine import disk, messages, runtime
-from elmo_core.machine.checks import check_option
-from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.files import disk
+from elmo_core.machine import runtime
 from elmo_core.machine.ranks import Ranks
+from elmo_core.messages import UserError, format_count, log
 from elmo_core.settings import check_effects, make
-from elmo_core.weights import model_files
+from elmo_core.weights import checkpoint, model_files
 from elmo_tasks.classification.folds import Fold, make_folds, only_fold
 from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.classification.polarity import read_reviews

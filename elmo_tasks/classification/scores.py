@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError
-from elmo_core.text.terminal import display_width, pad
+from elmo_core.display.terminal import display_width, pad
+from elmo_core.files import disk
+from elmo_core.messages import UserError
 from elmo_tasks.significance import mcnemar, paired_bootstrap
 
 CLASSES = ("negative", "positive")

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 import elmo_tasks.records as records
-from elmo_core.machine import disk
-from elmo_core.machine.checks import check_pair, check_texts
-from elmo_core.machine.messages import UserError, format_count, join_names, log
+from elmo_core.checks import check_pair, check_texts
+from elmo_core.files import disk
+from elmo_core.messages import UserError, format_count, join_names, log
 from elmo_core.text import text_files
 from elmo_core.text.language import make_tokeniser
 from elmo_core.text.tokenise import Tokeniser

@@ -9,8 +9,8 @@ from itertools import chain
 
 import numpy as np
 
-from elmo_core.machine.messages import log
 from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.messages import log
 from elmo_core.network.row_gradients import embedding_lookup
 from elmo_core.text.tokens import Vocabulary, pad_rows
 from elmo_tasks.word_vectors import WordVectors

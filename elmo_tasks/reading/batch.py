@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.tokens import Vocabulary, pad_rows
 from elmo_tasks.reading.data import TokenisedPassage
 from elmo_tasks.reading.text import Text, TokenSpan, Window, question_features, windows

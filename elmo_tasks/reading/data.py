@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.files import disk
+from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.text_files import line_groups
 from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks.reading.text import Text, TokenSpan

@@ -17,8 +17,8 @@ import numpy as np
 
 from elmo import ELMo
 from elmo_core.config import MAX_SIZE
-from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.messages import UserError
 from elmo_core.network.char_cnn import Maximum
 from elmo_core.settings import setting
 from elmo_core.text.tokenise import LANGUAGES

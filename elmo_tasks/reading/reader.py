@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from elmo_core.files import checkpoint
+from elmo_core.checks import check_number, check_texts
 from elmo_core.machine import runtime
-from elmo_core.machine.checks import check_number, check_texts
-from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError
 from elmo_core.settings import check_effects, first_of, make
 from elmo_core.text.language import AUTO, make_tokeniser
 from elmo_core.text.tokens import Vocabulary, sentence_batches, shuffled_batches
+from elmo_core.weights import checkpoint
 from elmo_core.weights.model_files import vocabulary_words
 from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, question_groups, training_groups
 from elmo_tasks.reading.data import Passage, Question, TokenisedPassage, read_passages, tokenise_passages

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from elmo_core.machine.messages import format_count
+from elmo_core.messages import format_count
 from elmo_core.text.tokenise import HAS_WORD, Tokeniser
 from elmo_tasks.reading.data import Passage
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from elmo_core.machine.messages import UserError, format_count
+from elmo_core.messages import UserError, format_count
 from elmo_core.text.text_files import read_lines
 from elmo_tasks.tagging.data import Sentence
 

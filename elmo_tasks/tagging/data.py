@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.files import checkpoint
-from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, format_count, join_names, log
+from elmo_core.files import disk
+from elmo_core.messages import UserError, format_count, join_names, log
 from elmo_core.text.language import AUTO, HAN, SAMPLE, choose_language, recognise
 from elmo_core.text.segmenter import warn_if_traditional
 from elmo_core.text.text_files import read_entries
 from elmo_core.text.tokenise import CHINESE
 from elmo_core.text.tokens import UNK_ID, Vocabulary, digest, pad_rows, shuffled_batches
+from elmo_core.weights import checkpoint
 from elmo_tasks.pretrained import PretrainedBiLM
 from elmo_tasks.tagging.pieces import joined_words
 from elmo_tasks.tagging.scheme import are_of_words, forbidden_transitions, split_lac_label

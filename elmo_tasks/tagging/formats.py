@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import elmo_tasks.records as records
-from elmo_core.machine import disk
-from elmo_core.machine.checks import check_pair, check_sentences
-from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.checks import check_pair, check_sentences
+from elmo_core.files import disk
+from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.language import AUTO, HAN, recognise
 from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.text_files import line_groups, read_lines

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from elmo_core.machine.messages import log
+from elmo_core.messages import log
 from elmo_tasks.records import TEXT, Lines, find_columns, possible_columns
 from elmo_tasks.tagging.columns import row_tokens, sentence_rows
 from elmo_tasks.tagging.formats import FORMATS, HEADER, SAMPLE, SentenceReader, detect_format, split_tsv

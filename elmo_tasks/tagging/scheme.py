@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from elmo_core.machine.messages import join_names, log
+from elmo_core.messages import join_names, log
 
 OUTSIDE = "O"
 SCHEMES = ("bio", "iob1", "bioes", "plain", "lac")

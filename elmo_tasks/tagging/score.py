@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass, field
 
-from elmo_core.machine.messages import format_count
-from elmo_core.text.terminal import pad
+from elmo_core.display.terminal import pad
+from elmo_core.messages import format_count
 from elmo_tasks.tagging.scheme import spans
 
 

@@ -15,14 +15,14 @@ from itertools import tee
 from pathlib import Path
 from typing import Any
 
-from elmo_core.files import checkpoint
+from elmo_core.checks import check_sentence, check_sentences, checked
 from elmo_core.machine import runtime
-from elmo_core.machine.checks import check_sentence, check_sentences, checked
-from elmo_core.machine.messages import UserError, format_count, log
+from elmo_core.messages import UserError, format_count, log
 from elmo_core.settings import check_effects, first_of, make
 from elmo_core.text.language import AUTO
 from elmo_core.text.segmenter import Segmenter, segmenter
 from elmo_core.text.tokens import Vocabulary, restore_order, sentence_batches
+from elmo_core.weights import checkpoint
 from elmo_core.weights.model_files import vocabulary_words
 from elmo_tasks.saved import TrainedModel, part
 from elmo_tasks.tagging.columns import parse_token

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks.tagging.data import Sentence

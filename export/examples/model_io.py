@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.tokenise import Tokeniser
 

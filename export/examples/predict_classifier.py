@@ -5,7 +5,7 @@ from itertools import chain
 
 from model_io import SETTINGS, Run, arrays, table, tokeniser
 
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 
 
 def predict(run: Run, lines: list[str], lang: str = SETTINGS["lang"]) -> Iterator[tuple[dict, str]]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from model_io import SETTINGS, Run, arrays, tokeniser
 
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 from elmo_tasks.reading.text import Answer, Text, Window, best_answers, question_features, span_scores, windows
 
 WINDOWS_PER_BATCH = 8

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from model_io import MODEL, SETTINGS, Run, arrays, table, tokeniser
 
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 from elmo_tasks.tagging.pieces import PieceSplitter
 from elmo_tasks.tagging.text import Line
 

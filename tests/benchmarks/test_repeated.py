@@ -20,7 +20,7 @@ import polarity
 import steps
 from crossed import crossed_difference
 
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 from elmo_tasks.significance import mcnemar, mean_and_std, paired_bootstrap
 
 

@@ -12,7 +12,7 @@ import pytest
 import runs
 
 from elmo_core.machine import ranks
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 
 pytestmark = pytest.mark.ranks
 ADDRESSES = "10.77.0.1", "10.77.0.2"  # inside the namespaces

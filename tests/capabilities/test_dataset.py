@@ -15,7 +15,7 @@ import reference
 from tiny import char_ids
 
 from dataset import EvalStream, TrainStream
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 from elmo_core.text import text_files
 from elmo_core.text.characters import CodePoints
 from elmo_core.text.corpus import Corpus

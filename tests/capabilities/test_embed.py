@@ -23,12 +23,12 @@ from damage import accepted
 import elmo
 import run_embed
 from elmo import ELMoEmbedder, ScalarMix
-from elmo_core.files import token_vectors
-from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError
+from elmo_core.files import disk
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError
 from elmo_core.network.char_cnn import CharCNN
 from elmo_core.text.text_files import read_sentences
+from elmo_core.weights import token_vectors
 from embedding import parts
 
 DIM = 2 * tiny.CHAR["projection_dim"]

@@ -23,7 +23,7 @@ import export_model
 import run_finetune
 import run_tag
 from elmo import ELMoEmbedder, load_bilm
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary

@@ -9,8 +9,8 @@ import runs
 
 import run_polysemy
 from elmo import ELMoEmbedder, load_bilm
-from elmo_core.machine.messages import UserError
-from elmo_core.text import figures, terminal
+from elmo_core.display import figures, terminal
+from elmo_core.messages import UserError
 from senses import nearest, occurrences, picture, report
 
 DATA = runs.PROJECT / "data"

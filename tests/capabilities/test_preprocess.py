@@ -14,7 +14,7 @@ import runs
 
 import preprocess
 from elmo_core.files.word_vectors import load_word_vectors
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 from elmo_core.text import tokenise
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.tokens import Vocabulary

@@ -19,12 +19,12 @@ from project import PROJECT
 
 import run_pretrain
 from elmo import load_bilm
-from elmo_core.files import checkpoint
-from elmo_core.machine.messages import UserError
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary, token_batch
+from elmo_core.weights import checkpoint
 from pretraining import fit, run, run_folder
 from pretraining.meter import Meter
 from pretraining.perplexity import Score

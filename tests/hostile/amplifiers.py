@@ -28,11 +28,10 @@ import tiny
 import torch_writer
 
 from elmo import ELMoEmbedder
-from elmo_core.files import checkpoint, token_vectors
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_core.weights import formats, torch_files
+from elmo_core.weights import checkpoint, formats, token_vectors, torch_files
 from elmo_tasks import Classifier, Reader, Tagger
 from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.reading.network import ReaderSettings

@@ -14,10 +14,9 @@ import numpy as np
 import tiny
 
 from elmo import ELMoEmbedder
-from elmo_core.files import checkpoint
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_core.weights import formats
+from elmo_core.weights import checkpoint, formats
 from elmo_tasks import Classifier, Reader, Tagger
 from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.pretrained import PretrainedBiLM

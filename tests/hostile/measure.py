@@ -18,7 +18,7 @@ import amplifiers
 import fields
 import gensim.models  # noqa: F401
 
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 
 MOST = 3 << 30  # bytes of a child, which fails rather than take the machine
 

@@ -21,8 +21,9 @@ import pytest
 from project import PROJECT, parser_of, parsers
 
 from elmo import ELMoEmbedder
-from elmo_core.machine import runtime, streams
-from elmo_core.machine.messages import UserError
+from elmo_core.files import streams
+from elmo_core.machine import runtime
+from elmo_core.messages import UserError
 from elmo_core.weights import download, formats, published
 from senses import occurrences
 from senses.page import write_page

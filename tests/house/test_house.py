@@ -20,7 +20,7 @@ def scripts(pattern: str) -> list[str]:
 
 SCRIPTS = scripts("*.py")
 LIBRARY = {"elmo", "elmo_core"}
-ORDER = ["machine", "settings", "config", "text", "files", "weights", "network"]  # of elmo_core, from below
+ORDER = ["messages", "checks", "machine", "files", "settings", "config", "text", "weights", "network", "display"]
 SIDE_BY_SIDE = {"weights", "network"}
 TOP = {path.stem for path in PROJECT.glob("*.py")} | set(PACKAGES)
 

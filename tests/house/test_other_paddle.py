@@ -19,8 +19,8 @@ import run_finetune
 import run_read
 import run_tag
 from elmo import ELMoEmbedder
-from elmo_core.files import checkpoint
 from elmo_core.machine.runtime import paddle
+from elmo_core.weights import checkpoint
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.reading.reader import Reader
 from elmo_tasks.tagging.tagger import Tagger

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from project import PROJECT, python_blocks
 
+import command
 from elmo_core import __version__
-from elmo_core.machine import command
 
 PAGES = [f"docs/{path.name}" for path in sorted(PROJECT.glob("docs/*.md")) if "_zh" not in path.name]
 PAGES += ["README_zh.md", "docs/reference_zh.md"]
@@ -60,7 +60,7 @@ def test_the_wheel_holds_the_library_and_the_scripts_in_a_folder(wheel):
     files = {
         "elmo/py.typed",
         "elmo_core/network/fused.c",
-        "elmo_core/text/shaded.html",
+        "elmo_core/display/shaded.html",
         "elmo_core/models/zh-news/final.pdparams",
         "elmo_core/py.typed",
         "elmo_tasks/py.typed",
@@ -106,7 +106,7 @@ def test_help_names_the_commands_where_the_scripts_are_not_at_hand(library, tmp_
     monkeypatch.chdir(tmp_path)
     program = """
 import sys
-from elmo_core.machine.command import COMMANDS, main
+from elmo_scripts.command import COMMANDS, main
 for command in COMMANDS:
     sys.argv = ["elmo", command, "--help"]
     try: main()

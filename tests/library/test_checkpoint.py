@@ -21,9 +21,10 @@ import pytest
 from damage import accepted
 from project import PROJECT
 
-from elmo_core.files import checkpoint
-from elmo_core.machine import disk, runtime
-from elmo_core.machine.messages import UserError
+from elmo_core.files import disk
+from elmo_core.machine import runtime
+from elmo_core.messages import UserError
+from elmo_core.weights import checkpoint
 
 LOADS = {
     ".pdparams": checkpoint.load_params,

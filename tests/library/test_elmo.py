@@ -20,15 +20,15 @@ from reference import assert_close
 
 import elmo
 from elmo import ELMo, ELMoConfig, ELMoEmbedder
-from elmo_core.files import checkpoint
 from elmo_core.machine import products
-from elmo_core.machine.messages import UserError, format_count
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError, format_count
 from elmo_core.network import token_tables
 from elmo_core.network.lstmp import run_layer
 from elmo_core.network.softmax import draw_candidates
 from elmo_core.text.characters import CodePoints
 from elmo_core.text.tokens import LMBatch, Vocabulary, token_batch
+from elmo_core.weights import checkpoint
 from pretraining.meter import memory_in_use
 
 SENTENCES = tiny.SENTENCES

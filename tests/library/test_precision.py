@@ -10,8 +10,8 @@ from reference import assert_close
 
 from elmo import ELMo, ELMoEmbedder, load_bilm
 from elmo_core.machine import products, runtime
-from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError
 from elmo_core.network import fused, matmul, onednn
 
 SENTENCES = [*tiny.SENTENCES, *([word] * n for n, word in enumerate(tiny.WORDS[3:], 1))]

@@ -13,8 +13,8 @@ import pytest
 from runs import PROJECT, fresh_python
 
 from elmo_core.machine import products, runtime, versions
-from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle, run_in_parallel
+from elmo_core.messages import UserError
 
 
 @pytest.mark.parametrize("older", [False, True])
@@ -221,7 +221,7 @@ OUT_OF_MEMORY = "error: out of memory. Halve --batch_size"
     ],
 )
 def test_a_users_mistake_is_one_line(statement, code, message):
-    program = f"import script\nfrom elmo_core.machine import messages\ndef main(): {statement}\nscript.run(main)"
+    program = f"import script\nfrom elmo_core import messages\ndef main(): {statement}\nscript.run(main)"
     done = fresh_python(program)
     assert done.returncode == code and done.stderr.startswith(message) and "Traceback" not in done.stderr
 

@@ -6,7 +6,7 @@ import pickle
 import jieba
 import pytest
 
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 from elmo_core.text.segmenter import Segmenter, _warn_of_traditional, is_traditional, segmenter
 from elmo_core.text.tokenise import Tokeniser
 

@@ -13,7 +13,7 @@ import tiny
 from project import PROJECT
 
 from elmo import ELMoEmbedder
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 
 sys.path.append(str(PROJECT / "LAC_demo"))
 

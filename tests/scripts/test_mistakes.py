@@ -12,7 +12,7 @@ import pytest
 import runs
 import tiny
 
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 
 LINES = [
     "we sat on the bank of the river .",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 
 
 def damaged(content: bytes, generator: random.Random, within: int | None = None) -> bytes:

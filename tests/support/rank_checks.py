@@ -5,9 +5,9 @@ import time
 
 import numpy as np
 
-from elmo_core.machine.messages import UserError
 from elmo_core.machine.ranks import HEARTBEAT_SECONDS, Ranks
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError
 
 ranks = Ranks()
 rank = ranks.rank

@@ -19,8 +19,8 @@ import numpy as np
 from project import PROJECT
 
 import run_pretrain
-from elmo_core.files import checkpoint
 from elmo_core.machine import runtime
+from elmo_core.weights import checkpoint
 from pretraining.meter import Meter
 
 STARTED: list[subprocess.Popen] = []  # processes that a test has started; conftest.py ends those that are left

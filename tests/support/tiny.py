@@ -120,7 +120,7 @@ def dense_gradient(weight: paddle.Tensor) -> np.ndarray:
 
 def save(bilm: BiLM, folder, name: str = "1") -> str:
     """Save a checkpoint of the biLM; return its prefix."""
-    from elmo_core.files import checkpoint
+    from elmo_core.weights import checkpoint
 
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint.save_config(folder, {"model": bilm.config.to_dict()})

@@ -11,8 +11,8 @@ import pytest
 from sklearn import metrics
 
 import run_finetune
-from elmo_core.machine.messages import UserError
-from elmo_core.text.terminal import display_width
+from elmo_core.display.terminal import display_width
+from elmo_core.messages import UserError
 from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks.classification import folds, scores, texts
 from elmo_tasks.classification.classifier import Classifier

@@ -7,8 +7,8 @@ import pytest
 
 import run_finetune
 from elmo import ELMo, ELMoEmbedder
-from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.heads import CNN_WIDTHS, HEADS

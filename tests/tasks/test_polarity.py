@@ -14,12 +14,12 @@ from sklearn.model_selection import train_test_split
 import run_finetune
 import word2vec_base
 from elmo import load_bilm
-from elmo_core.files.checkpoint import load_params
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine import runtime, versions
-from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError
 from elmo_core.text.tokens import Vocabulary
+from elmo_core.weights.checkpoint import load_params
 from elmo_tasks import pretrained
 from elmo_tasks.classification import folds, polarity, scores
 from elmo_tasks.classification.classifier import Classifier

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from elmo import ELMo
-from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError
 from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.reading.batch import NO_ANSWER, QuestionGroup, WindowQuestion, make_batch, training_groups

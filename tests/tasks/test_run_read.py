@@ -9,7 +9,7 @@ import pytest
 
 import run_read
 from args import with_flags
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks.reading.data import read_passages
 from elmo_tasks.reading.text import Text

@@ -16,8 +16,8 @@ import tiny
 import run_tag
 from args import with_flags
 from elmo_core.machine import versions
-from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError
 from elmo_core.text.tokens import SPECIAL_TOKENS, UNK_ID, Vocabulary
 from elmo_tasks.tagging.columns import read_columns
 from elmo_tasks.tagging.data import make_batch

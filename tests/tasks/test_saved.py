@@ -16,8 +16,8 @@ import pytest
 import tiny
 from copies import COPIES
 
-from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError
 from elmo_core.text.characters import CodePoints
 from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary

@@ -13,8 +13,8 @@ import pytest
 import tiny
 
 from elmo import ELMoEmbedder
-from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError
 from elmo_core.text.segmenter import segmenter
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.pretrained import PretrainedBiLM

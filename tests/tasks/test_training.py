@@ -9,11 +9,12 @@ import pytest
 import run_finetune
 import run_read
 import run_tag
-from elmo_core.files import checkpoint
-from elmo_core.machine import disk, versions
-from elmo_core.machine.messages import UserError
+from elmo_core.files import disk
+from elmo_core.machine import versions
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_core.weights import checkpoint
 from elmo_tasks import Reader, Tagger
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.saved import LOCK, TrainedModel, check_model_folder, part

@@ -9,7 +9,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from elmo import ELMoEmbedder
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 from elmo_tasks import ELMoVectorizer
 
 TEXTS = ["The bank is good.", "", "A 苹果. The bank."] * 4

@@ -33,9 +33,9 @@ from reference import assert_close
 import convert
 import run_eval
 from elmo import load_bilm
-from elmo_core.files import checkpoint
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 from elmo_core.text.tokens import Vocabulary
+from elmo_core.weights import checkpoint
 
 
 def import_flags(folder: Path, output: Path, vocab: bool = False) -> list[str]:

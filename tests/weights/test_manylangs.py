@@ -13,7 +13,7 @@ from reference import assert_close
 
 import convert
 from elmo import ELMo, ELMoEmbedder
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 from elmo_core.weights import torch_files
 
 

@@ -9,9 +9,9 @@ import tiny
 
 import convert
 from elmo import ELMoEmbedder, load_bilm
-from elmo_core.files import checkpoint
-from elmo_core.machine.messages import UserError
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError
+from elmo_core.weights import checkpoint
 
 WORDS = ["the", "bank", "of", "苹果"]
 P, FILTERS = 6, ((1, 3), (2, 4))

@@ -27,9 +27,8 @@ import convert
 import elmo
 import run_embed
 from elmo import ELMo, ELMoEmbedder, load_bilm
-from elmo_core.files import checkpoint
-from elmo_core.machine.messages import UserError
-from elmo_core.weights import alignment, archives, download, formats, model_files, published
+from elmo_core.messages import UserError
+from elmo_core.weights import alignment, archives, checkpoint, download, formats, model_files, published
 
 SENTENCES = [["the", "river", "bank"]]
 MATRIX = np.random.RandomState(5).normal(size=(2 * foreign.P, 2 * foreign.P))  # float64, as published

@@ -22,8 +22,8 @@ from reference import assert_close
 import convert
 import run_eval
 from elmo import ELMoEmbedder
-from elmo_core.files import checkpoint
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
+from elmo_core.weights import checkpoint
 from elmo_core.weights.tensorflow import TensorFlowCheckpoint, masked_crc32c
 
 SHARED = PROJECT.parent / "shared/data/tensorflow"

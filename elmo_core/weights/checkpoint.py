@@ -33,10 +33,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from elmo_core.machine import disk, pickles
-from elmo_core.machine.messages import UserError, join_names, log
-from elmo_core.machine.pickles import ChecksumFile, Pickler
-from elmo_core.machine.streams import damage_named
+from elmo_core.files import disk, pickles
+from elmo_core.files.pickles import ChecksumFile, Pickler
+from elmo_core.files.streams import damage_named
+from elmo_core.messages import UserError, join_names, log
 from elmo_core.text.characters import CodePoints
 
 FORMAT_VERSION = 1

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from elmo_core.machine import disk
-from elmo_core.machine.messages import UserError, log
-from elmo_core.machine.optional import import_optional
+from elmo_core.checks import import_optional
+from elmo_core.files import disk
+from elmo_core.messages import UserError, log
 
 DPI = 110
 CHINESE_FONTS = (

@@ -10,9 +10,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from elmo_core.machine import disk
-from elmo_core.machine.hdf5_file import HDF5File
-from elmo_core.machine.messages import UserError
+from elmo_core.files import disk
+from elmo_core.files.hdf5_file import HDF5File
+from elmo_core.messages import UserError
 from elmo_core.text.text_files import read_entries
 from elmo_core.text.tokens import BOS, EOS, digest
 

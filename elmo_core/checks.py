@@ -1,13 +1,17 @@
 """Checks of arguments to the classes of `elmo.py`: sentences, options, numbers."""
 
+import importlib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from elmo_core.machine.messages import UserError, format_count
+from elmo_core.messages import UserError, format_count
+
+PACKAGES = {"sklearn": "scikit-learn"}  # packages with another name than their module
 
 SPACE = re.compile(r"[^\S\u00a0\u2007\u202f]")  # but no-break spaces
 EXAMPLE = "[['The', 'first', 'sentence', '.'], ['Second', 'one', '.']]"
@@ -97,3 +101,15 @@ def check_number(name: str, value: object, minimum: float, maximum: float = math
     if isinstance(value, bool) or not isinstance(value, kinds) or not minimum <= value <= maximum:
         bounds = f"{minimum} or more" if maximum == math.inf else f"from {minimum} to {maximum}"
         raise UserError(f"{name}={value!r}: expected a {'whole ' * integer}number, {bounds}.")
+
+
+def import_optional(module: str, feature: str) -> ModuleType:
+    """Import a module for a feature. If its package is not installed, the error says how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        name = module.partition(".")[0]
+        if error.name != name:
+            raise
+        package = PACKAGES.get(name, name)
+        raise UserError(f"{feature} needs the package {package}. Install it: pip install {package}") from error

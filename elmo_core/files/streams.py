@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from elmo_core.machine.messages import UserError
+from elmo_core.messages import UserError
 
 VARIABLE, RATIO = "ELMO_MAX_RATIO", 20  # unpacked to packed size; text and weights compress less
 SLACK = 1 << 26  # bytes that any file may hold beyond that

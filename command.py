@@ -3,9 +3,10 @@
 import difflib
 import importlib
 import sys
+from pathlib import Path
 
 import elmo_core
-from elmo_core.machine.messages import COMMANDS, SCRIPTS, with_commands
+from elmo_core.messages import COMMANDS, with_commands
 
 HELP = """\
 usage: elmo COMMAND ...
@@ -28,7 +29,7 @@ def main() -> None:
     elif name == "--version":
         print(f"elmo {elmo_core.__version__}")
     elif name in COMMANDS:
-        sys.path.insert(0, str(SCRIPTS if SCRIPTS.is_dir() else SCRIPTS.parent))
+        sys.path.insert(0, str(Path(__file__).resolve().parent))
         sys.argv = [f"elmo {name}", *argv]
         script = importlib.import_module(COMMANDS[name][0])
         importlib.import_module("script").run(script.main)

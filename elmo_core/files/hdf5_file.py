@@ -10,9 +10,9 @@ from typing import Any
 import h5py
 import numpy as np
 
-from elmo_core.machine.disk import check_input
-from elmo_core.machine.messages import UserError, join_names
-from elmo_core.machine.streams import check_size, damage_named
+from elmo_core.files.disk import check_input
+from elmo_core.files.streams import check_size, damage_named
+from elmo_core.messages import UserError, join_names
 
 MAX_RATIO, MAX_DATASETS = 3, 10_000  # unpacked to packed size of weights; number
 FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from elmo_core.machine import disk
-from elmo_core.machine.checks import describe
-from elmo_core.machine.messages import UserError
+from elmo_core.checks import describe
+from elmo_core.display.figures import DPI, figure_file, font_families
+from elmo_core.display.shading import article, shaded, shaded_page
+from elmo_core.display.terminal import printable, truncate
+from elmo_core.files import disk
+from elmo_core.messages import UserError
 from elmo_core.network.surprisal import Surprisals
-from elmo_core.text.figures import DPI, figure_file, font_families
-from elmo_core.text.shading import article, shaded, shaded_page
-from elmo_core.text.terminal import printable, truncate
 from elmo_core.text.tokens import BOS
 
 DARKEST = 16  # bits

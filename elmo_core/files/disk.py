@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from elmo_core.machine.messages import UserError, log
+from elmo_core.messages import UserError, log
 
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<id>[0-9a-f]{16})\.tmp")
 

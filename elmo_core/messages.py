@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 log = logging.getLogger("elmo")
-SCRIPTS = Path(__file__).resolve().parent.parent.parent / "elmo_scripts"  # of a library that pip has installed
+SCRIPTS = Path(__file__).resolve().parent.parent / "elmo_scripts"  # of a library that pip has installed
 COMMANDS = {  # of the command `elmo`: the script and what it does
     "preprocess": ("preprocess", "turn raw text into a corpus; count a vocabulary; train word2vec"),
     "pretrain": ("run_pretrain", "pretrain ELMo on a corpus"),

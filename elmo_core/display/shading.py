@@ -4,7 +4,7 @@ import html
 from collections.abc import Iterable
 from pathlib import Path
 
-from elmo_core.text.terminal import printable
+from elmo_core.display.terminal import printable
 
 TEMPLATE = Path(__file__).with_name("shaded.html")
 
