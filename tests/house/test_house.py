@@ -21,7 +21,6 @@ def scripts(pattern: str) -> list[str]:
 SCRIPTS = scripts("*.py")
 LIBRARY = {"elmo", "elmo_core"}
 ORDER = ["messages", "checks", "machine", "files", "settings", "config", "text", "weights", "network", "display"]
-SIDE_BY_SIDE = {"weights", "network"}
 TOP = {path.stem for path in PROJECT.glob("*.py")} | set(PACKAGES)
 
 
@@ -69,8 +68,7 @@ def test_imports_run_downwards(name):
 def test_packages_of_the_library_import_those_below(name):
     package = name.split(".")[1]
     used = {found.split(".")[1] for found in imports(MODULES[name]) if found.startswith("elmo_core.")} - {package}
-    below = set(ORDER[: ORDER.index(package)]) - (SIDE_BY_SIDE if package in SIDE_BY_SIDE else set())
-    assert used <= below
+    assert used <= set(ORDER[: ORDER.index(package)])
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name.startswith("elmo_tasks.")])
