@@ -60,9 +60,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     raw = "language of raw text, which is split into sentences and tokens; none: a tokenised sentence per line"
     words.add_argument("--lang", choices=language.CHOICES, default="none", help=raw)
     words.add_argument("--user_dict", **arguments.FILE, help="words for jieba, with --lang=zh")
-    picture = f"shade the words of the first {PLOTTED} sentences by their surprisal: a picture (.png) or a page (.html)"
+    picture = f"PNG of the first {PLOTTED} sentences, with their words shaded by surprisal"
     words.add_argument("--plot", **arguments.FILE, help=picture)
-    words.add_argument("--font", **arguments.FILE, help="font of the picture (default: an installed one)")
     args = parser.parse_args(argv)
     of_words = args.per_token or args.plot
     if args.per_sentence and of_words:
@@ -74,7 +73,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         ),
         "batch_size": (args.context == "carry", "with --context=carry: the text is a single stream"),
         **dict.fromkeys(("context", "lang", "user_dict"), (not of_words, "without --per_token or --plot")),
-        "font": (not args.plot or args.plot.suffix.lower() != ".png", "without --plot FILE.png"),
     }
     for name, (applies, why) in without_effect.items():
         if applies and getattr(args, name) != parser.get_default(name):
@@ -95,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             model = checkpoint.files(model_files.resolve(args.init_from_ckpt))
             disk.check_output(flag, output, *corpus.paths, *model)
     if args.plot:
-        check_plot(args.plot, args.font)
+        check_plot(args.plot)
     bilm, vocabulary = elmo.load_bilm(args.init_from_ckpt, softmax=True)
     if args.vocab_file:
         check_vocabulary(args.vocab_file, Vocabulary.from_file(args.vocab_file), args.init_from_ckpt, vocabulary)
@@ -201,7 +199,8 @@ def write_surprisal(args: argparse.Namespace, corpus: Corpus, bilm: elmo.BiLM, v
             totals += records.total(), records.total(unknown=False)
             n, unknown = len(records) - 1, sum(not record.in_vocabulary for record in records)
             text.counts += Counts(1, n, looked_up=n, unknown=unknown)
-            plotted += [records][: PLOTTED - len(plotted)]
+            if len(plotted) < PLOTTED:
+                plotted.append(records)
     corpus.check(args.dev_data_path, text.counts)
     print(text_summary(text.counts, vocabulary))
     print_score(Score(*(-math.log(2) * totals[0]).tolist(), predictions), time.perf_counter() - start)
@@ -213,7 +212,7 @@ def write_surprisal(args: argparse.Namespace, corpus: Corpus, bilm: elmo.BiLM, v
     if args.per_token:
         print(f"per-token surprisal            {args.per_token}")
     if args.plot:
-        elmo.plot_surprisal(args.plot, plotted, args.font)
+        elmo.plot_surprisal(args.plot, plotted)
         print(f"plot of {format_count(len(plotted), 'sentences'):<22} {args.plot}")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from elmo_core.checks import import_optional
 from elmo_core.files import disk
-from elmo_core.messages import UserError, log
+from elmo_core.messages import log
 
 DPI = 110
 CHINESE_FONTS = (
@@ -23,24 +23,16 @@ CHINESE_FONTS = (
 )
 
 
-def font_families(font: Path | None = None) -> list[str]:
-    """Font families in Matplotlib's search order: its own, then `font` or installed Chinese ones."""
-    font_manager = import_optional("matplotlib.font_manager", "a picture")
-    if font is None:
-        installed = font_manager.get_font_names()
-        return ["DejaVu Sans", *(name for name in CHINESE_FONTS if name in installed)]
-    disk.check_input(font, "a font")
-    try:
-        font_manager.fontManager.addfont(str(font))
-        return ["DejaVu Sans", font_manager.FontProperties(fname=str(font)).get_name()]
-    except (OSError, RuntimeError, ValueError) as error:
-        raise UserError(f"{font} cannot be read as a font ({error}). Expected .ttf, .otf or .ttc.") from error
+def font_families() -> list[str]:
+    """Font families in Matplotlib's search order: its own, then installed Chinese ones."""
+    installed = import_optional("matplotlib.font_manager", "a picture").get_font_names()
+    return ["DejaVu Sans", *(name for name in CHINESE_FONTS if name in installed)]
 
 
 @contextmanager
-def figure_file(path: Path, size: tuple[float, float], font: Path | None = None) -> Iterator[Any]:
+def figure_file(path: Path, size: tuple[float, float]) -> Iterator[Any]:
     """A Matplotlib figure of this size in inches, written as PNG at the end of the block."""
-    families = font_families(font)
+    families = font_families()
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -56,5 +48,5 @@ def figure_file(path: Path, size: tuple[float, float], font: Path | None = None)
     if any("Glyph" in str(warning.message) for warning in caught):
         log.warning(
             f"{path}: characters that no font has are drawn as boxes. Install a font (Debian, Ubuntu: apt-get install "
-            "fonts-noto-cjk; then remove ~/.cache/matplotlib), or give one as `font`."
+            "fonts-noto-cjk; then remove ~/.cache/matplotlib)."
         )
