@@ -65,7 +65,18 @@ fi
 leg "no compiler" "$numerics eval pages ranks" env CC=/bin/false XDG_CACHE_HOME="$scratch/cache" $python
 leg "ELMO_FUSED=0" "lstmp char_cnn pretrain" env ELMO_FUSED=0 $python
 leg "OMP_NUM_THREADS=1" "elmo embed" env OMP_NUM_THREADS=1 $python
-leg "no AVX-512 in MKL" "$numerics" env MKL_DEBUG_CPU_TYPE=5 $python
+
+# A processor with AVX2 only: for the compiler, MKL, oneDNN, NumPy's BLAS, and in /proc/cpuinfo.
+if unshare -rm true 2>/dev/null && grep -q avx2 /proc/cpuinfo; then
+    sed -E 's/ (avx512|amx)[a-z0-9_]*//g' /proc/cpuinfo >"$scratch/cpuinfo"
+    printf '#!/bin/sh\nexec cc "$@" -march=haswell -mprefer-vector-width=256\n' >"$scratch/cc"
+    chmod +x "$scratch/cc"
+    leg "AVX2 only" "$numerics gpu_benchmark reading" env CC="$scratch/cc" XDG_CACHE_HOME="$scratch/cache" \
+        MKL_DEBUG_CPU_TYPE=5 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 OPENBLAS_CORETYPE=Haswell \
+        unshare -rm sh -c 'mount --bind "$1" /proc/cpuinfo && shift && exec "$@"' sh "$scratch/cpuinfo" $python
+else
+    skip "AVX2 only" "there are no mount namespaces, or there is no /proc/cpuinfo with avx2"
+fi
 if $python -m pip install --quiet --disable-pip-version-check --target "$scratch/fastapi" fastapi; then
     leg "a service, with FastAPI" serving env PYTHONPATH="$scratch/fastapi" $python
 else

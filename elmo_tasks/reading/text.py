@@ -14,6 +14,7 @@ from elmo_core.text.offsets import token_offsets
 from elmo_core.text.tokenise import Tokeniser
 
 EMPTY_QUESTION = "？"  # replaces a question without words
+TIE = 1e-4  # scores closer than this are equal: processors differ in the last digits
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,9 @@ def span_scores(logits: np.ndarray, longest: int) -> np.ndarray:
 
 
 def best_answers(text: Text, scores: np.ndarray, k: int, no_answer: float | None = None) -> list[Answer]:
-    """The k best of the spans (T, longest) of a text, best first, as `span_scores` orders them. Changes the scores.
+    """The k best of the spans (T, longest) of a text, as `span_scores` orders them, best first. Changes the scores.
 
+    The earliest of equal spans comes first.
     no_answer: the score of no answer, if there may be none.
     """
     longest, total = scores.shape[1], np.logaddexp.reduce(scores.ravel(), dtype=np.float64)
@@ -144,7 +146,7 @@ def best_answers(text: Text, scores: np.ndarray, k: int, no_answer: float | None
         total = np.logaddexp(total, no_answer)
     answers: dict[str, Answer] = {}
     while len(answers) < k and np.isfinite(scores.max()):
-        last, column = divmod(int(scores.argmax()), longest)
+        last, column = divmod(int((scores >= scores.max() - TIE).argmax()), longest)
         begin, end = text.char_span(last - longest + 1 + column, last)
         answer = Answer(text.text[begin:end], begin, end, float(np.exp(scores[last, column] - total)))
         answers.setdefault(answer.text, answer)

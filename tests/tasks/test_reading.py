@@ -465,6 +465,12 @@ def test_a_reader_learns_what_its_passage_does_not_answer(tmp_path):
     assert all(reader.answer(question, TEXT)[0].text for question in QUESTIONS)
 
 
+def test_the_earliest_of_equal_spans_wins_whatever_the_last_digits():
+    text = Text.from_string("a b c a b c", Tokeniser("en"))
+    row = np.array([[0, 1, 0, 0, 1 + 1e-6, 0], [0, 0, 1 - 1e-6, 0, 0, 1]], np.float32)
+    assert best_answers(text, span_scores(row, 2), 1)[0][:3] == ("b c", 2, 5)
+
+
 def assert_same_answers(answers: list[Answer], expected: list[Answer]) -> None:
     assert [one.text for one in answers] == [one.text for one in expected]
     figures = [np.array([(one.begin, one.end, one.score) for one in some]) for some in (answers, expected)]
