@@ -49,7 +49,7 @@ from elmo_core.text.tokens import (
     sentence_batches,
     token_batch,
 )
-from elmo_core.weights import alignment, checkpoint, published
+from elmo_core.weights import checkpoint, published
 from elmo_core.weights.model_files import read_model, resolve, vocabulary_words
 from elmo_core.weights.published import install, models
 
@@ -149,8 +149,6 @@ class BiLM(nn.Layer):
         indices, max_layer = (forward, backward), choice and choice.max_layer
         layers, state = self.run(vectors, indices, packing, state, dropout, max_layer)
         n_tokens = lengths if boundaries else lengths - 2
-        if choice and choice.matrices:
-            layers = choice.aligned(layers, packing, n_tokens)
         return EncodedBatch(choice.select(layers) if choice else layers, packing, n_tokens, 1 - boundaries), state
 
     def encode_long(
@@ -298,11 +296,6 @@ class _Encoder:
         self.dim = self.layer_dim * (self.choice.n_layers if self.choice.how == "concat" else 1)
         self._oov_counter = OOVCounter(self.config, self.vocabulary)
 
-    def _align(self, prefix: Path | None, language: str | None) -> None:
-        if language is not None:
-            matrices = alignment.load(prefix, language, self.layer_dim, self.choice.indices)
-            self.choice = replace(self.choice, matrices=matrices)
-
     @property
     def oov_share(self) -> float:
         """Fraction of the tokens so far that are out of vocabulary; always 0 for models that read characters."""
@@ -313,7 +306,7 @@ class _Encoder:
     ) -> Iterator[np.ndarray]:
         """Yield each sentence's array (layers, n, 2P), n = 1 if pooled. window: see `sentence_batches`."""
         form, carry = (dtype, self.pool), self.carry_state
-        long = None if carry or self.choice.matrices else form
+        long = None if carry else form
         return self._encoded(
             sentences, table, device, window, lambda batch, _: batch.arrays(*form), self.choice, carry, carry, long
         )
@@ -378,7 +371,7 @@ class ELMo(_Encoder, nn.Layer):
     keep_sentence_boundaries: also return the vectors of `<S>` and `</S>`, as if they were tokens of the sentence.
     word_dropout, layer_dropout: for a trainable biLM, the share of a batch's distinct words whose vectors are set to zero,
     and the dropout rate between layers.
-    align, precision: see `ELMoEmbedder`.
+    precision: see `ELMoEmbedder`.
     """
 
     def __init__(
@@ -395,7 +388,6 @@ class ELMo(_Encoder, nn.Layer):
         word_dropout: float = 0.0,
         layer_dropout: float = 0.0,
         keep_sentence_boundaries: bool = False,
-        align: str | None = None,
         precision: str = "float32",
     ):
         super().__init__()
@@ -411,7 +403,6 @@ class ELMo(_Encoder, nn.Layer):
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.precision = chosen_precision(precision, paddle.get_device())
         self._choose(model, layers, ("mix", "concat", "sum"), pool)
-        self._align(prefix, align)
         self.n_mixes, self.trainable, self.l2_coef = n_mixes, trainable, l2_coef
         self.dropout, self.word_dropout, self.layer_dropout = dropout, word_dropout, layer_dropout
         for weight in self.bilm.parameters():
@@ -587,7 +578,6 @@ class ELMoEmbedder(LanguageModelMethods, _Encoder):
     token_vectors, vocabulary: an HDF5 file with the vectors of a fixed vocabulary, as `run_embed.py --vocab` or bilm-tf's
     dump_token_embeddings write it, and the file of its words. They replace the character CNN; words that are not in the
     file are an error.
-    align: the language of a model such as aligned-es: "es" maps the vectors of its layer 1 into the space of aligned-en.
     precision: of the operands of large products: float32; bfloat16, faster on processors and GPUs that have it, with vectors
     that differ in the third digit; or auto, which chooses bfloat16 if a short trial shows that it is faster.
     """
@@ -604,7 +594,6 @@ class ELMoEmbedder(LanguageModelMethods, _Encoder):
         progress: bool = False,
         token_vectors: str | Path | None = None,
         vocabulary: str | Path | None = None,
-        align: str | None = None,
         keep_sentence_boundaries: bool = False,
         precision: str = "float32",
     ):
@@ -620,7 +609,6 @@ class ELMoEmbedder(LanguageModelMethods, _Encoder):
         self.keep_sentence_boundaries = keep_sentence_boundaries
         with runtime.on_device(self.device):
             self._set_model(load_bilm(self._prefix) if self._prefix else _check_model(params), layers, pool)
-            self._align(self._prefix, align)
             if token_vectors is not None:
                 files = Path(token_vectors), Path(vocabulary)
                 self.token_table = PrecomputedTable.from_file(*files, self.config.projection_dim)

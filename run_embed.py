@@ -40,7 +40,7 @@ from embedding import embed_text
 if TYPE_CHECKING:  # neither --help nor --merge waits for Paddle
     from elmo import ELMoEmbedder
 
-TEXT_FLAGS = ("layers", "mix", "dtype", "pool", "align", "forget_sentences", "batch_size", "shard")  # of --input
+TEXT_FLAGS = ("layers", "mix", "dtype", "pool", "forget_sentences", "batch_size", "shard")  # of --input
 MODEL_FLAGS = ("init_from_ckpt", "device", "precision")  # of --input and --vocab
 WORDS_PER_CHUNK = 2048  # --vocab
 
@@ -60,9 +60,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     choice.add_argument("--mix", type=_numbers, metavar="S,...,GAMMA", help=mix)
     content.add_argument("--dtype", choices=("float32", "float16"), default="float32", help="type of the vectors")
     content.add_argument("--pool", choices=("mean",), help="one vector per sentence: the mean over its tokens")
-    content.add_argument(
-        "--align", metavar="LANG", help="language of a model with an alignment, such as aligned-es: es"
-    )
     content.add_argument("--forget_sentences", action="store_true", help="omit sentence_to_index")
     run = parser.add_argument_group("run")
     arguments.add(run, "batch_size", help="sentences per batch")
@@ -123,7 +120,7 @@ def load(args: argparse.Namespace) -> "ELMoEmbedder":
 
     layers = args.layers if args.mix is None else mix_weights(args.mix, args.init_from_ckpt)
     settings = (args.batch_size, args.device, layers, args.pool, args.dtype)
-    return ELMoEmbedder(args.init_from_ckpt, *settings, align=args.align, precision=args.precision)
+    return ELMoEmbedder(args.init_from_ckpt, *settings, precision=args.precision)
 
 
 def mix_weights(numbers: Sequence[float], params: str) -> list[float]:

@@ -69,9 +69,7 @@ def _settings(embedder: "ELMoEmbedder", text: CountedText, forget_sentences: boo
     """The settings that must be equal to resume or to merge."""
     weights = {name: weight.numpy() for name, weight in embedder.bilm.state_dict().items()}
     words = f", {embedder.vocabulary.identity}" if embedder.vocabulary else ""
-    matrices = {str(layer): matrix for layer, matrix in embedder.choice.matrices.items()}
     return {
-        **({"align": checkpoint.fingerprint(matrices)} if matrices else {}),
         "model": f"SHA-1 {checkpoint.fingerprint(weights)[:12]}{words}",
         "text": str(text),
         "layers": embedder.choice.indices,

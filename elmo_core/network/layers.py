@@ -3,8 +3,8 @@
 Shapes: B rows, T steps, P projection size, M = sum of all row lengths.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,7 +23,6 @@ class LayerChoice:
     how: str
     indices: list[int]
     weights: list[float] | None = None  # of a sum, one per layer of the biLM
-    matrices: Mapping[int, np.ndarray] = field(default_factory=dict)  # by layer, see elmo_core/weights/alignment.py
     boundaries: bool = False  # include the vectors of `<S>` and `</S>`
 
     @property
@@ -43,19 +42,6 @@ class LayerChoice:
         pairs = [(self.weights[index], layers[index]) for index in self.indices] or [(0.0, layers[0])]  # all weights 0
         terms = [[side if weight == 1 else side * weight for side in layer] for weight, layer in pairs]
         return [[sum(sides[1:], sides[0]) for sides in zip(*terms, strict=True)]]
-
-    def aligned(self, layers: list[Sequence[paddle.Tensor]], packing: Packing, n_tokens: np.ndarray) -> list:
-        """Map the packed layers that have a matrix, which mixes the directions."""
-        forward, backward, mask = packing.token_indices(n_tokens, 1 - self.boundaries)
-        other = np.arange(len(packing.row))  # (M,) where a direction has the word that the other one has at this place
-        other[forward[mask]] = backward[mask]
-        other, layers = to_tensor(other), list(layers)
-        for layer, matrix in self.matrices.items():
-            left, right = layers[layer]
-            vectors = paddle.concat([left, paddle.gather(right, other)], axis=1) @ to_tensor(matrix.T)
-            left, right = paddle.split(vectors, 2, axis=1)
-            layers[layer] = [left, paddle.gather(right, other)]
-        return layers
 
 
 @dataclass

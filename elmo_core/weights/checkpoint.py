@@ -169,10 +169,10 @@ def save_config(folder: str | Path, config: Mapping[str, Any]) -> None:
     disk.write_json(Path(folder, "config.json"), config, indent=2, allow_nan=False)
 
 
-def save_model(folder: Path, config, params: Mapping, vocabulary, *training, others: Mapping | None = None) -> None:
-    """Save an imported model as `final`, and `others`, in a new folder, which appears when complete. Raise unless finite.
+def save_model(folder: Path, config, params: Mapping, vocabulary, *training) -> None:
+    """Save an imported model as `final` in a new folder, which appears when complete. Raise unless finite.
 
-    training: optimizer and progress, as in `save`. others: further dictionaries of arrays by the name of their file.
+    training: optimizer and progress, as in `save`.
     """
     if names := not_finite(params):
         dtype = params[names[0]].dtype
@@ -181,8 +181,6 @@ def save_model(folder: Path, config, params: Mapping, vocabulary, *training, oth
         save_config(temporary, {"model": config.to_dict()})
         if vocabulary:
             save_vocabulary(temporary, vocabulary)
-        for name, arrays in (others or {}).items():
-            save(temporary / name, arrays)
         save(temporary / FINAL, params, *training)
 
 

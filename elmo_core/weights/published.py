@@ -14,14 +14,13 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from elmo_core.files import disk, streams
 from elmo_core.messages import UserError, join_names, log
-from elmo_core.weights import alignment, archives, checkpoint, download, formats
+from elmo_core.weights import checkpoint, download, formats
 
 TABLE = Path(__file__).with_name("published.tsv")
 BUNDLED = Path(__file__).resolve().parents[1] / "models"
@@ -168,7 +167,7 @@ def _install(model: PublishedModel, local_files: list[Path], checksums: Path, sh
     files = [*_download(model, folder), *local_files] if downloads else local_files
     try:
         digests = _digests(checksums, files, sha256)
-        config, weights, vocabulary, others = _read(model, files, folder)
+        config, weights, vocabulary = _read(model, files, folder)
         for name, value in (pair.split("=") for pair in model.expect.split()):
             if str(getattr(config, name)) != value:
                 raise UserError(f"this is a different model: its {name} is {getattr(config, name)}, expected {value}.")
@@ -178,7 +177,7 @@ def _install(model: PublishedModel, local_files: list[Path], checksums: Path, sh
             shutil.rmtree(folder)  # downloading again may help; otherwise the local files may be wrong
             message = message.replace(f"{folder}{os.sep}", "")
         raise UserError(f"{model.name}: {message}") from error
-    checkpoint.save_model(model.folder, config, weights, vocabulary, others=others)
+    checkpoint.save_model(model.folder, config, weights, vocabulary)
     with disk.atomic_write(checksums) as file:
         file.writelines(f"{digest}  {name}\n" for name, digest in digests.items())
     shutil.rmtree(folder)
@@ -186,21 +185,9 @@ def _install(model: PublishedModel, local_files: list[Path], checksums: Path, sh
 
 
 def _read(model: PublishedModel, files: Sequence[Path], folder: Path) -> tuple:
-    """Read a model as `formats.read` does, and the dictionaries of its matrices, if it has some."""
-    with ExitStack() as stack:
-        matrices = [path for path in files if path.suffix == alignment.SUFFIX]
-        parts = _joined([path for path in files if path not in matrices], folder)
-        sources = [stack.enter_context(archives.unpacked(path, folder)) for path in parts]
-        config, weights, vocabulary, *_ = formats.read(sources, folder, model.format)
-        if alignment.SUFFIX not in model.files:
-            return config, weights, vocabulary, {}
-        language = model.language_names[-1]
-        matrices += [path for source in sources for path in source.rglob(f"*{alignment.SUFFIX}")]
-        matrices = [path for path in matrices if path.name.startswith(f"{language}_")]
-        if not matrices:
-            raise UserError(f"there is no file {language}_...{alignment.SUFFIX} with its alignment.")
-        others = {f"{alignment.PREFIX}{language}": alignment.read(matrices, 2 * config.projection_dim)}
-        return config, weights, vocabulary, others
+    """Read a model's configuration, weights and vocabulary."""
+    config, weights, vocabulary, *_ = formats.read(_joined(files, folder), folder, model.format)
+    return config, weights, vocabulary
 
 
 def _joined(files: Sequence[Path], folder: Path) -> list[Path]:

@@ -28,13 +28,6 @@ FloatStorage.__module__, FloatStorage.__qualname__ = "torch", "FloatStorage"
 _rebuild_tensor_v2.__module__ = "torch._utils"
 
 
-def save_array(array: np.ndarray, path: Path) -> None:
-    """Write an array as `torch.save` writes what is not a tensor, in the old format: it is pickled, without storages."""
-    with path.open("wb") as file:
-        for part in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}, array, []):
-            pickle.dump(part, file, protocol=2)
-
-
 class _Tensor:
     def __init__(self, key: str, array: np.ndarray, device: str):
         self.key, self.array, self.device = key, array, device

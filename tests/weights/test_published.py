@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import pickle
 import re
 import shutil
 import subprocess
@@ -13,12 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import foreign
-import h5py
 import manylangs_model
 import numpy as np
 import pytest
 import tiny
-import torch_writer
 from damage import accepted
 from project import PROJECT
 from server import Server
@@ -28,10 +25,9 @@ import elmo
 import run_embed
 from elmo import ELMo, ELMoEmbedder, load_bilm
 from elmo_core.messages import UserError
-from elmo_core.weights import alignment, archives, checkpoint, download, formats, model_files, published
+from elmo_core.weights import archives, checkpoint, download, formats, model_files, published
 
 SENTENCES = [["the", "river", "bank"]]
-MATRIX = np.random.RandomState(5).normal(size=(2 * foreign.P, 2 * foreign.P))  # float64, as published
 SMALL = "allennlp-small"
 TINY = f"projection_dim={foreign.P} cell_dim={foreign.H} n_layers=2"  # what the tests serve in place of each
 
@@ -68,14 +64,13 @@ def fakes(tmp_path_factory) -> dict[str, dict[str, bytes]]:
     head = {path.name: path.read_bytes() for path in (folder / "softmax_weights.hdf5", folder / "bilm/vocab.txt")}
     inside = {"model.hdf5": weights, "options.json": options, "vocab.txt.gz": b"not read", "meta.json": b"{}"}
     many = {path.name: path.read_bytes() for path in (folder / "zhs.model").iterdir()}
-    torch_writer.save_array(MATRIX, folder / "es_best_mapping.pth")
     archived = tarred(folder / "bilm", "gz")
     cuts = [len(archived) * k // 4 for k in range(5)]
     parts = {f".part-0{k}": archived[cuts[k] : cuts[k + 1]] for k in range(4)}
     bilm = {"options.json": options, "options262.json": options, ".hdf5": weights, ".zip": zipped(inside), **parts}
     bilm |= {"softmax_weights.hdf5": head["softmax_weights.hdf5"], ".txt": head["vocab.txt"]}
     return {
-        "bilm-tf": {**bilm, ".tar.gz": archived, ".pth": (folder / "es_best_mapping.pth").read_bytes()},
+        "bilm-tf": {**bilm, ".tar.gz": archived},
         "manylangs": {".zip": zipped(many), ".tar.bz2": tarred(folder / "zhs.model", "bz2")},
         "fluid": {".tar.gz": tarred(folder / "fluid" / "baike_elmo_checkpoint", "gz"), "vocab": vocabulary(folder)},
     }
@@ -149,73 +144,16 @@ def test_a_model_in_its_published_form_is_fetched_and_read(name, server, fakes, 
         assert ELMoEmbedder(name).substitutes(SENTENCES[0], 0, 1)[0][0] in foreign.WORDS
 
 
-def test_alignment_maps_vectors_by_the_published_matrix(server, fakes, tmp_path, no_fsync):
-    serve(server, fakes, "aligned-es")
-    sentences = [["the", "river", "bank"], [], ["of"], ["a", "b", "the", "of", "river"]]
-    for options in ({}, {"carry_state": True, "batch_size": 2}):
-        plain, aligned = (
-            ELMoEmbedder("aligned-es", layers=1, align=align, **options).encode(sentences) for align in (None, "es")
-        )
-        expected = [vectors @ MATRIX.T for vectors in plain]
-        for vectors, wanted in zip(aligned, expected, strict=True):
-            np.testing.assert_allclose(vectors, wanted, atol=1e-5)
-    expected = [vectors @ MATRIX.T for vectors in ELMoEmbedder("aligned-es", layers=1).encode(sentences)]
-    copy = pickle.loads(pickle.dumps(ELMoEmbedder("aligned-es", layers="concat:1", pool="max", align="es")))
-    np.testing.assert_allclose(copy.encode(sentences)[3], expected[3].max(axis=0), atol=1e-5)
-    layer = ELMo("aligned-es", layers="mix:1", dropout=0.0, align="es")
-    (vectors,), _ = layer(sentences)
-    np.testing.assert_allclose(vectors[3].numpy(), expected[3], atol=1e-5)
-    (tmp_path / "text").write_text("a b the of river\n", encoding="utf-8")
-    flags = [f"--input={tmp_path / 'text'}", f"--output={tmp_path / 'vectors'}", "--layers=1", "--align=es"]
-    run_embed.main(["--init_from_ckpt=aligned-es", *flags])
-    with h5py.File(tmp_path / "vectors") as file:
-        np.testing.assert_allclose(file["0"][...], expected[3], atol=1e-5)
-
-    for options, word in (({"layers": "all"}, "layer 0"), ({"layers": 1, "align": "de"}, "aligned-es")):
-        with pytest.raises(UserError, match=word):
-            ELMoEmbedder("aligned-es", **{"align": "es", **options})
-    with pytest.raises(UserError, match="align"):
-        ELMo((layer.bilm, None), layers=1, align="es")
-
-
-@pytest.mark.parametrize("how", ["folder", "archive with the other layers", "without"])
-def test_alignments_brought_by_hand(how, server, fakes, tmp_path, no_fsync):
-    files = {"options262.json": "options.json", "es_weights.hdf5": ".hdf5", "es_best_mapping.pth": ".pth"}
-    files = {name: fakes["bilm-tf"][ending] for name, ending in files.items() if how != "without" or ending != ".pth"}
-    if "archive" in how:
-        files |= {"es_0.pth": files["es_best_mapping.pth"], "de_0.pth": b"of another language"}
-        (tmp_path / "files").write_bytes(zipped(files))
-    else:
-        (tmp_path / "files").mkdir()
-        for name, content in files.items():
-            (tmp_path / "files" / name).write_bytes(content)
-    if how == "without":
-        with pytest.raises(UserError, match=r"es_\.\.\.\.pth"):
-            elmo.install("aligned-es", tmp_path / "files")
-        return
-    elmo.install("aligned-es", tmp_path / "files")
-    layer = 0 if "archive" in how else 1
-    plain, aligned = (ELMoEmbedder("aligned-es", layers=layer, align=align).encode(SENTENCES) for align in (None, "es"))
-    np.testing.assert_allclose(aligned[0], plain[0] @ MATRIX.T, atol=1e-5)
-
-
-def test_a_damaged_matrix_is_an_error_or_a_matrix(tmp_path):
-    path = tmp_path / "es_best_mapping.pth"
-    torch_writer.save_array(MATRIX, path)
-    for _, matrices in accepted(path, lambda: alignment.read([path], len(MATRIX)), times=300):
-        assert np.isfinite(matrices["1"]).all()
-
-
 def test_models_are_listed_and_described_without_a_network(server, capsys):
     names = [model.name for model in elmo.models(language="german", format="bilm-tf")]
-    assert names == ["t-systems-de", "aligned-de"]
+    assert names == ["t-systems-de"]
     assert [model.name for model in elmo.models("eu")] == ["schweter-eu", "manylangs-basque"]
     assert not any(model.is_installed for model in elmo.models()) and "German" in repr(elmo.models("de")[0])
     convert.main(["list", "--language=Basque", "--format=manylangs"])
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["name", "manylangs-basque"]
     with pytest.raises(UserError, match="Klingon"):
         convert.main(["list", "--language=Klingon"])
-    convert.main(["get", "aligned-es", "--addresses"])
+    convert.main(["get", SMALL, "--addresses"])
     lines = capsys.readouterr().out
     assert f"{server.address}/s3-us-west-2.amazonaws.com" in lines and "tokens" in lines and not server.requests
 
