@@ -16,8 +16,8 @@ from project import PROJECT
 
 from elmo import ELMoEmbedder
 
-DATA = PROJECT / "data"
-sys.path.insert(0, str(DATA))
+DATA, SAMPLE = PROJECT / "data", PROJECT / "tests" / "sample"
+sys.path.insert(0, str(SAMPLE))
 
 from grammar import Automaton, GrammarError, GrammarReader, Rules, Word, normalise
 from make_sample import read_grammar
@@ -147,7 +147,7 @@ def test_mistakes_in_a_grammar_are_named(tmp_path, text, message):
 def test_the_same_seed_writes_the_same_bytes(tmp_path):
     """Run with another hash seed, so that no file depends on the order of a set."""
     environment = os.environ | {"PYTHONHASHSEED": "12345"}
-    command = [sys.executable, str(DATA / "make_sample.py"), "--output", str(tmp_path)]
+    command = [sys.executable, str(SAMPLE / "make_sample.py"), "--output", str(tmp_path)]
     subprocess.run(command, env=environment, check=True, timeout=120)
     written = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
     assert len(written) == 15
@@ -173,25 +173,6 @@ def test_the_readme_tells_these_figures(figures):
         f"{figures['grammar']['free_probabilities']:,}",
     ):
         assert figure in readme
-
-
-def test_command_line(tmp_path):
-    def run(*arguments: str, encoding: str = "utf-8") -> subprocess.CompletedProcess:
-        command = [sys.executable, str(DATA / "make_sample.py"), *arguments]
-        environment = {**os.environ, "PYTHONIOENCODING": encoding}
-        return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, env=environment)
-
-    sentences = tmp_path / "three.txt"
-    sentences.write_text(run("--show", "3", "--start", "zh").stdout, encoding="utf-8")
-    scored = run("--score", str(sentences)).stdout.splitlines()
-    assert len(scored) == 4
-    assert all(float(row.split("\t")[3]) < 0 for row in scored[1:])
-    assert run("--senses", str(sentences)).stdout.startswith("file\tline\ttoken\tword\tsense\nthree.txt\t")
-    wrong = run("--show", "3", "--start", "nonsense")
-    assert wrong.returncode == 1 and "'nonsense'" in wrong.stderr and "Traceback" not in wrong.stderr
-    assert "\\u" in run("--show", "3", "--start", "zh", encoding="ascii").stdout  # a terminal that cannot show it
-    for mistake in (["--start", "bank"], ["--show", "0"], ["--show", "3", "--score", "x"]):
-        assert run(*mistake, "--output", str(tmp_path / "out")).returncode == 2 and not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(("flag", "code", "message"), [("--help", 0, "run.sh"), ("--save_d=x", 2, "run_pretrain.py")])

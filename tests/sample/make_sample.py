@@ -1,10 +1,7 @@
-"""Write this folder's sample: text generated from two small grammars, whose entropy is known exactly.
+"""Write the sample in data/: text generated from two small grammars, whose entropy is known exactly.
 
-    python data/make_sample.py                         # writes everything again, byte for byte the same
-    python data/make_sample.py --show 20 --start bank  # prints random sentences of one rule
-    python data/make_sample.py --senses FILE ...       # prints the sense of every ambiguous word of such files
-    python data/make_sample.py --score FILE ...        # prints the exact log-probability of every sentence of such files
-    python data/make_sample.py --surprisal FILE ...    # prints the exact surprisal of every word, in bits
+    python tests/sample/make_sample.py                       # writes everything again, byte for byte the same
+    python tests/sample/make_sample.py --surprisal FILE ...  # prints the exact surprisal of every word, in bits
 
 `grammar_en.txt` and `grammar_zh.txt` define the language, `grammar.py` computes with them, `passages.py` writes passages
 with questions. Needs only Python.
@@ -14,7 +11,6 @@ import argparse
 import json
 import math
 import random
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -24,6 +20,7 @@ from grammar import Automaton, GrammarError, GrammarReader, Rules, Word, normali
 from passages import passages
 
 HERE = Path(__file__).resolve().parent
+DATA = HERE.parents[1] / "data"
 SEED = 2018
 TRAIN_SHARDS, SENTENCES_PER_TRAIN_SHARD = 4, 7500
 DEV_SHARDS, SENTENCES_PER_DEV_SHARD = 2, 1500
@@ -32,7 +29,6 @@ POLARITY_NOISE = 0.04  # fraction of neutral reviews, and of reviews in the wron
 LAC_TRAIN_SENTENCES, LAC_DEV_SENTENCES = 500, 150
 READING_TRAIN_PASSAGES, READING_DEV_PASSAGES = 120, 40
 SPECIAL_TOKENS = ("<S>", "</S>", "<UNK>")
-MAX_SHOWN = 1_000_000  # sentences, held in memory
 
 
 def read_grammar(held_out: bool = False) -> Rules:
@@ -82,36 +78,17 @@ def senses(automaton: Automaton, sentences: Iterable[str]) -> Iterator[tuple[int
                 yield number, position, word.text, word.sense
 
 
-def lines_of(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise GrammarError(f"{path} is not UTF-8: {error}") from error
-
-
 def sense_table(automaton: Automaton, paths: Iterable[Path]) -> list[str]:
     rows = ["file\tline\ttoken\tword\tsense"]
     for path in paths:
-        lines = lines_of(path)
-        for number, line in enumerate(lines, 1):
-            if line.split() and automaton.parse(line.split())[0] == -math.inf:
-                raise GrammarError(f"{path}, line {number}: the grammar cannot generate this: {line[:60]}")
+        lines = path.read_text(encoding="utf-8").splitlines()
         rows += ["\t".join(map(str, (path.name, *row))) for row in senses(automaton, lines)]
-    return rows
-
-
-def score_table(automaton: Automaton, paths: Iterable[Path]) -> list[str]:
-    rows = ["file\tline\tpredictions\tlog_probability"]
-    for path in paths:
-        for number, line in enumerate(lines_of(path)):
-            log_probability, _ = automaton.parse(line.split())
-            rows.append(f"{path.name}\t{number}\t{len(line.split()) + 1}\t{log_probability:.6f}")
     return rows
 
 
 def surprisal_table(automaton: Automaton, paths: Iterable[Path]) -> list[str]:
     rows = ["line\tposition\ttoken\tforward\tbackward"]
-    for number, line in enumerate(line for path in paths for line in lines_of(path)):
+    for number, line in enumerate(line for path in paths for line in path.read_text(encoding="utf-8").splitlines()):
         tokens = line.split()
         for position, (token, *nats) in enumerate(zip([*tokens, "</S>"], *automaton.surprisals(tokens), strict=True)):
             bits = (f"{value / math.log(2):.6f}" for value in nats)
@@ -176,14 +153,14 @@ def write_reading(folder: Path, rng: random.Random) -> None:
         write_lines(folder / f"{name}.json", ['{"version": "1.1", "data": [', data, "]}"])
 
 
-def write_sample(folder: Path, seed: int = SEED) -> None:
+def write_sample(folder: Path) -> None:
     rules = read_grammar()
     whole, english, chinese = (Automaton(rules, start) for start in ("sample", "en", "zh"))
     if ending := whole.ambiguous_ending():
         raise GrammarError(f"a sentence has two derivations, which diverge at: {' '.join(ending)}")
 
     def rng(part: str) -> random.Random:
-        return random.Random(f"{seed} {part}")
+        return random.Random(f"{SEED} {part}")
 
     def sentences(part: str, n: int) -> list[str]:
         generator = rng(part)
@@ -202,7 +179,7 @@ def write_sample(folder: Path, seed: int = SEED) -> None:
     write_reading(folder / "reading", rng("reading"))
 
     figures = {
-        "seed": seed,
+        "seed": SEED,
         "source": bound(whole),
         "source_english": bound(english),
         "source_chinese": bound(chinese),
@@ -218,50 +195,15 @@ def write_sample(folder: Path, seed: int = SEED) -> None:
     write_lines(folder / "entropy.json", [json.dumps(figures, indent=2)])
 
 
-def shown_number(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text[:20]) <= MAX_SHOWN:
-        raise argparse.ArgumentTypeError(f"{text!r:.60}: expected a whole number from 1 to {MAX_SHOWN:,}")
-    return int(text)
-
-
-def random_sentences(start: str, n: int, seed: int) -> list[str]:
-    """Sentences of any rule. A final word is added and removed, because optional parts must be followed by something."""
-    rules = read_grammar()
-    if start not in rules:
-        raise GrammarError(f"there is no rule {start!r}")
-    automaton, rng = Automaton({**rules, "shown": [(1.0, (start, Word("end")))]}, "shown"), random.Random(seed)
-    return [text_of(automaton.draw(rng)[:-1]) for _ in range(n)]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write the sample: text whose entropy is known exactly.")
-    parser.add_argument("--output", type=Path, default=HERE, help="folder to write to (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=SEED, help="random seed (default: %(default)s)")
-    parser.add_argument("--start", metavar="RULE", help="with --show: rule to generate from (default: sample)")
-    only = parser.add_mutually_exclusive_group()
-    only.add_argument("--show", type=shown_number, metavar="N", help="only print N random sentences")
-    only.add_argument("--senses", type=Path, nargs="+", metavar="FILE", help="only print the senses in these files")
-    only.add_argument("--score", type=Path, nargs="+", metavar="FILE", help="only print exact log-probabilities")
-    only.add_argument(
-        "--surprisal", type=Path, nargs="+", metavar="FILE", help="only print each word's exact surprisal"
-    )
+    parser.add_argument("--output", type=Path, default=DATA, help="folder to write to (default: %(default)s)")
+    parser.add_argument("--surprisal", type=Path, nargs="+", metavar="FILE", help="only print each word's surprisal")
     args = parser.parse_args()
-    if args.start is not None and args.show is None:
-        parser.error("--start has no effect without --show")
-    sys.stdout.reconfigure(errors="backslashreplace")  # characters that the terminal's encoding lacks
-    try:
-        if args.show is not None:
-            print(*random_sentences(args.start or "sample", args.show, args.seed), sep="\n")
-        elif args.senses:
-            print(*sense_table(Automaton(read_grammar(), "sample"), args.senses), sep="\n")
-        elif args.score:
-            print(*score_table(Automaton(read_grammar(), "sample"), args.score), sep="\n")
-        elif args.surprisal:
-            print(*surprisal_table(Automaton(read_grammar(), "sample"), args.surprisal), sep="\n")
-        else:
-            write_sample(args.output, args.seed)
-    except (GrammarError, OSError) as error:
-        sys.exit(f"error: {error}")
+    if args.surprisal:
+        print(*surprisal_table(Automaton(read_grammar(), "sample"), args.surprisal), sep="\n")
+    else:
+        write_sample(args.output)
 
 
 if __name__ == "__main__":
