@@ -358,7 +358,7 @@ def training_folder(kind: str, options: Mapping[str, Any], interrupted: bool | N
     how = kind, options["overwrite"], options["resume"], interrupted
     check_model_folder(folder, *how)
     folder.mkdir(parents=True, exist_ok=True)
-    with disk.locked(folder / LOCK, remove=True):
+    with disk.locked(folder / LOCK):
         check_model_folder(folder, *how)  # another training may have ended since
         yield folder
 

@@ -138,18 +138,20 @@ def copy(source: Path, target: Path, link: bool = False) -> None:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder to fill. It is renamed to `path` when the block ends without an error."""
+    """Yield a temporary folder to fill. It is synced and renamed to `path`, which must not exist or be an empty folder.
+
+    If the block ends with an error, nothing is left.
+    """
     path = path.resolve()
     temporary = temporary_name(path, os.urandom(8))
-    temporary.mkdir(parents=True)
-    try:
+    with cleanup_on_failure(path, [temporary]):
+        temporary.mkdir(parents=True)
         yield temporary
+        for part in [*temporary.rglob("*"), temporary]:
+            _sync(part)
         with suppress(FileNotFoundError):
             path.rmdir()  # an empty folder, which Windows would not replace
         rename(temporary, path)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
 def temporary_name(path: Path, save_id: bytes) -> Path:
@@ -176,22 +178,32 @@ def create(temporary: Path, mode: str, durable: bool = True) -> Iterator[IO]:
 def rename(temporary: Path, path: Path) -> None:
     """Rename a file or folder, and sync its parent folder to the disk."""
     temporary.replace(path)
-    with suppress(OSError):  # some network file systems cannot sync folders
-        descriptor = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file's data, or a folder's list of names, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        if path.is_file():
+            raise  # some network file systems cannot sync folders
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
 def cleanup_on_failure(path: Path, temporaries: Collection[Path]) -> Iterator[None]:
-    """Remove the temporary files if the block fails. If the disk is full, the error says how much space is left."""
+    """Remove what is temporary if the block fails. If the disk is full, the error says how much space is left."""
     try:
         yield
     except BaseException as error:
         for temporary in temporaries:
-            temporary.unlink(missing_ok=True)
+            if temporary.is_dir():
+                shutil.rmtree(temporary, ignore_errors=True)
+            else:
+                temporary.unlink(missing_ok=True)
         if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         free = f"{shutil.disk_usage(path.parent).free / 1e6:,.1f} MB are free in {path.parent}"
@@ -205,16 +217,14 @@ class FileLocked(UserError):
 
 
 @contextmanager
-def locked(path: Path, remove: bool = False) -> Iterator[None]:
-    """Hold a lock file, at most until the process ends, and `remove` it. Raise FileLocked if another process holds it."""
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file, at most until the process ends. Raise FileLocked if another process holds it.
+
+    The file stays: if it were removed, one process could lock the removed file and another a new one.
+    """
     with path.open("wb") as file:
         lock(file.fileno(), path.parent)
-        try:
-            yield
-        finally:
-            if remove:
-                with suppress(OSError):  # Windows, which has no locks
-                    path.unlink()
+        yield
 
 
 def lock(handle: int, path: Path, wait: bool = False) -> None:

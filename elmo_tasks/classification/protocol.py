@@ -191,7 +191,7 @@ class FoldCache:
         if not self.folder:
             return {}
         self.folder.mkdir(parents=True, exist_ok=True)
-        stack.enter_context(disk.locked(self.folder / LOCK, remove=True))
+        stack.enter_context(disk.locked(self.folder / LOCK))
         files = self.files()
         if files and (changes := differences(self._read(self.folder / "settings.json"), identity)):
             raise UserError(
