@@ -1,7 +1,7 @@
 """Show what a word means in context: its occurrences in a text, and for some of them the nearest others, by layer.
 
     python run_polysemy.py --init_from_ckpt=checkpoints --corpus='corpus/dev/*' --word=bank,苹果
-    python run_polysemy.py --init_from_ckpt=checkpoints --corpus='corpus/dev/*' --word=bank --plot=bank.png \\
+    python run_polysemy.py --init_from_ckpt=checkpoints --corpus='corpus/dev/*' --word=bank \\
         --sentence='we sat on the bank of the river .'
     python run_polysemy.py --init_from_ckpt=checkpoints/sample --corpus='data/dev/*' --senses=data/dev_senses.tsv
     python run_polysemy.py --init_from_ckpt=checkpoints --corpus='corpus/dev/*' --word=打,包袱 --page=words.html
@@ -24,7 +24,6 @@ from pathlib import Path
 import args as arguments
 import elmo
 import script
-from elmo_core.display.figures import font_families
 from elmo_core.files import disk
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.messages import UserError, log
@@ -32,7 +31,6 @@ from elmo_core.text.corpus import Corpus
 from senses.nearest import NEAREST_WORDS, embed, examples, is_known, nearest_words
 from senses.occurrences import Occurrence, Word, find_words, read_senses
 from senses.page import write_page
-from senses.picture import draw
 from senses.report import concordance, sense_table, summary
 
 
@@ -55,12 +53,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     group.add_argument("--layers", type=_layers, metavar="N[,...]", help="layers to show (default: all but 0)")
     group.add_argument("--word2vec", **arguments.FILE, help="static vectors of the same text to compare with")
 
-    picture = parser.add_argument_group("picture")
-    picture.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the occurrences in two dimensions")
-    page = "write a page for browsers: the picture with all sentences and their neighbours"
-    picture.add_argument("--page", type=Path, metavar="FILE.html", help=page)
-    picture.add_argument("--projection", choices=("pca", "tsne"), default="pca", help="projection to two dimensions")
-    picture.add_argument("--font", **arguments.FILE, help="font of the picture (default: an installed one)")
+    group = parser.add_argument_group("page")
+    page = "write a page for browsers: a picture of all occurrences, with their sentences and neighbours"
+    group.add_argument("--page", type=Path, metavar="FILE.html", help=page)
+    group.add_argument("--projection", choices=("pca", "tsne"), default="pca", help="projection to two dimensions")
     return parser.parse_args(argv)
 
 
@@ -82,7 +78,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     query_words = parse_words(args)
     user_occurrences = find_user_occurrences(args.sentence or [], query_words)
     senses = read_senses(args.senses) if args.senses else {}
-    check_outputs(args)
+    if args.page and args.page.suffix.lower() not in (".html", ".htm"):
+        raise UserError(f"--page {args.page}: expected a name that ends in .html.")
+    disk.check_output("--page", args.page)
     corpus = Corpus(args.corpus)
     static = load_word_vectors(args.word2vec) if args.word2vec else None
     embedder = elmo.ELMoEmbedder(args.init_from_ckpt, args.batch_size, args.device, progress=sys.stderr.isatty())
@@ -110,9 +108,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(*summary(word, vectors), *concordance(shown, word, layers, args.neighbours, width), sep="\n")
     if senses:
         print("", *sense_table(rows, words, args.senses.name), sep="\n")
-    if args.plot:
-        draw(args.plot, displayed, layers, background, args.projection, args.seed, args.font)
-        print(f"picture: {args.plot}")
     if args.page:
         names = {"model": str(args.init_from_ckpt), "corpus": args.corpus}
         write_page(args.page, rows, layers, background, nearest, args.projection, args.seed, **names)
@@ -141,17 +136,6 @@ def find_user_occurrences(texts: Sequence[str], query_words: Sequence[str]) -> l
             raise UserError(f"--sentence {text!r}: no token is {words}. Expected tokens separated by spaces.")
         occurrences += [Occurrence(tokens, position) for position in positions]
     return occurrences
-
-
-def check_outputs(args: argparse.Namespace) -> None:
-    for flag, path, suffixes in (("--plot", args.plot, (".png",)), ("--page", args.page, (".html", ".htm"))):
-        if path and path.suffix.lower() not in suffixes:
-            raise UserError(f"{flag} {path}: expected a name that ends in {suffixes[0]}.")
-        disk.check_output(flag, path)
-    if args.plot:
-        if not args.word:
-            raise UserError("--plot: give the words to draw with --word.")
-        font_families(args.font)
 
 
 def check_model(

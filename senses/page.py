@@ -1,23 +1,26 @@
 """Words in context as a page: one HTML file, without a server or downloads. page.html is its template."""
 
+import itertools
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from elmo_core.display.terminal import printable
+from elmo_core.display.terminal import printable, truncate
 from elmo_core.files import disk
 from senses.nearest import kmeans, nearest_others, same_sense_shares
-from senses.occurrences import Word
-from senses.picture import COLOURS, distinctiveness, keywords, project
+from senses.occurrences import Word, is_word
 
 TEMPLATE = Path(__file__).with_name("page.html")
 NEIGHBOURS = 8  # per occurrence and layer
 SIDE = 10000  # side of the square of points
 MAX_GROUPS = 6  # of occurrences without gold senses
 SENTENCES_PER_GROUP = 3  # on average, at least
+LABEL_WIDTH = 24  # columns
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d00", "#56b4e9", "#7a5195", "#444444")
 DARK_COLOURS = ("#5aa9f0", "#ff8f4d", "#35c795", "#f29fd0", "#d6b23e", "#a5dcff", "#c7a0f0", "#bdbdbd")  # on black
 
 
@@ -32,9 +35,11 @@ def write_page(
     model: str = "",
     corpus: str = "",
 ) -> None:
-    """Write the page. words, layers, background, projection, seed: as in `draw`.
+    """Write the page.
 
-    nearest: by word, its nearest words in layer 0. model, corpus: names to display.
+    words: with vectors, filled in by `embed`. background: sentences that give the general frequency of words.
+    nearest: by word, its nearest words in layer 0. projection: to two dimensions, "pca" or "tsne".
+    model, corpus: names to display.
     """
     sentences: dict[str, int] = {}  # each once, with its index
     records = []
@@ -73,6 +78,29 @@ def write_page(
     template = TEMPLATE.read_text(encoding="utf-8")
     with disk.atomic_write(path) as file:
         file.write(template.replace("{{data}}", text))
+
+
+def keywords(word: Word, background: Sequence[Sequence[str]]) -> list[str]:
+    """The two most distinctive words per occurrence: frequent in this word's sentences, rare elsewhere."""
+    sentences = [set(occurrence.tokens) for occurrence in word.occurrences]
+    counts = Counter(itertools.chain.from_iterable(sentences))
+    background_counts = Counter(token for tokens in background for token in set(tokens))
+
+    def score(token: str) -> float:
+        return distinctiveness(counts[token], len(sentences), background_counts[token], len(background))
+
+    texts = []
+    for occurrence in word.occurrences:
+        others = [token for token in dict.fromkeys(occurrence.tokens) if token != word.text and is_word(token)]
+        best = sorted(others, key=score)[-2:]
+        texts.append(truncate(printable(" ".join(token for token in others if token in best)), LABEL_WIDTH))
+    return texts
+
+
+def distinctiveness(count: int, n: int, general_count: int, n_general: int) -> float:
+    """How typical a token is: it occurs in `count` of n sentences here, and in `general_count` of n_general elsewhere."""
+    ratio = (count / n) / ((general_count + 1) / (n_general + 1))
+    return math.log(1 + count) * max(0.0, math.log(ratio)) ** 2
 
 
 def propose_senses(word: Word, layer: int, keywords: Sequence[str], seed: int) -> list[str]:
@@ -117,6 +145,21 @@ def _layers(word: Word, layers: Sequence[int], projection: str, seed: int) -> li
         }
         records.append(record)
     return records
+
+
+def project(vectors: np.ndarray, how: str, seed: int) -> tuple[np.ndarray, float]:
+    """Project vectors (n, D) to points (n, 2). Also returns PCA's share of the variance, or t-SNE's perplexity."""
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):  # on a busy machine, several threads would wait for each other, t-SNE's for minutes
+        if how == "pca":
+            pca = PCA(2, random_state=seed)
+            points = pca.fit_transform(vectors)
+            return points, float(pca.explained_variance_ratio_.sum())
+        perplexity = min(30.0, (len(vectors) - 1) / 3)
+        return TSNE(perplexity=perplexity, random_state=seed).fit_transform(vectors), perplexity
 
 
 def _align(points: np.ndarray, previous: np.ndarray | None) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""run_polysemy.py: the sample's senses, nearest occurrences, the picture, mistakes."""
+"""run_polysemy.py: the sample's senses, nearest occurrences, mistakes."""
 
 import re
 from pathlib import Path
@@ -9,9 +9,9 @@ import runs
 
 import run_polysemy
 from elmo import ELMoEmbedder, load_bilm
-from elmo_core.display import figures, terminal
+from elmo_core.display import terminal
 from elmo_core.messages import UserError
-from senses import nearest, occurrences, picture, report
+from senses import nearest, occurrences, page, report
 
 DATA = runs.PROJECT / "data"
 SENSES = ["file", "line", "token", "word", "sense"]
@@ -102,14 +102,13 @@ def test_contextual_layers_distinguish_senses_and_layer_0_does_not(trained, prin
     assert min(layer_1, layer_2) > chance + 20
 
 
-def test_the_end_of_run_sh(trained, printed, tmp_path):
+def test_the_end_of_run_sh(trained, printed):
     argv = [f"--senses={DATA / 'dev_senses.tsv'}", "--word=bank,苹果", "--examples=2", "--neighbours=1"]
-    lines = printed(trained, DATA / "dev", *argv, f"--plot={tmp_path / 'picture.png'}")
+    lines = printed(trained, DATA / "dev", *argv)
     assert len(lines) < 25
     assert list(table(lines)) == ["bank", "苹果", "words of dev_senses.tsv: 26"]
     assert sum("[bank]" in line for line in lines) == sum("[苹果]" in line for line in lines) == 6
     assert {line[18:23] for line in lines if re.match("  [12] .*bank", line)} == {"river", "money"}
-    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
 # How often the nearest has the same sense
@@ -274,56 +273,7 @@ def test_senses_in_missing_files_are_counted(model, corpus, printed, tmp_path, c
     assert "1 occurrence of 5" in caplog.text
 
 
-# The picture
-
-
-@pytest.mark.parametrize("projection", ["pca", "tsne"])
-def test_the_picture_has_a_panel_for_each_word_and_layer(model, corpus, senses, printed, tmp_path, projection):
-    from matplotlib.image import imread
-
-    argv = ["--word=bank", f"--senses={senses}", f"--projection={projection}"]
-    printed(model, corpus, *argv, f"--plot={tmp_path / 'made' / 'two.png'}")
-    printed(model, corpus, *argv, f"--plot={tmp_path / 'one.PNG'}", "--layers=2")
-    two, one = imread(tmp_path / "made" / "two.png"), imread(tmp_path / "one.PNG")
-    assert two.shape[0] == one.shape[0] and two.shape[1] == 2 * one.shape[1]
-    for colour in picture.COLOURS[:2]:  # of two senses
-        expected = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-        assert (np.abs(one[:, :, :3] - expected).max(axis=2) < 0.02).any()
-
-
-def test_one_warning_where_the_fonts_lack_characters(model, printed, tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(figures, "font_families", lambda *_: ["DejaVu Sans"])  # which comes with Matplotlib
-    corpus = write(tmp_path / "text.txt", ["a $ bank $ \\frac{", "the _ bank $x_1$", "of {bank} bank"])
-    printed(model, corpus, "--word=bank", f"--plot={tmp_path / 'picture.png'}")
-    assert not caplog.text
-    corpus = write(tmp_path / "text.txt", ["𒀀 bank 𒀁", "𒀂 bank 𒀃", "bank 𐘀"])  # cuneiform and Linear A
-    printed(model, corpus, "--word=bank", f"--plot={tmp_path / 'picture.png'}")
-    (record,) = caplog.records
-    assert "`font`" in record.message
-
-
-def test_a_font_of_ones_own_comes_after_matplotlibs():
-    from matplotlib import font_manager
-
-    font = Path(font_manager.findfont("STIXGeneral"))
-    assert figures.font_families(font) == ["DejaVu Sans", "STIXGeneral"]
-    assert figures.font_families()[0] == "DejaVu Sans"
-
-
-def test_labels_do_not_overlap():
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    points = np.random.default_rng(0).standard_normal((400, 2))
-    figure = Figure(figsize=(8.5, 6.5))
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    axes.scatter(*points.T)
-    n = picture.write_labels(axes, points, [f"label {k}" for k in range(400)], ["#000000"] * 400, seed=1)
-    boxes = [text.get_window_extent() for text in axes.texts]
-    assert 20 < n == len(boxes) <= picture.LABELS
-    assert all(box.count_overlaps(boxes) == 1 for box in boxes)  # itself
-    assert not any(box.count_contains(axes.transData.transform(points)) for box in boxes)
+# Key words
 
 
 def test_key_words_are_rare_in_the_corpus_and_frequent_beside_the_word():
@@ -336,7 +286,7 @@ def test_key_words_are_rare_in_the_corpus_and_frequent_beside_the_word():
     background = [*sentences, *["the man in the house by the sea ."] * 20]
     found = [occurrences.Occurrence(tuple(text.split()), text.split().index("bank")) for text in sentences]
     word = occurrences.Word("bank", 4, 4, found, 0)
-    found = picture.keywords(word, [text.split() for text in background])
+    found = page.keywords(word, [text.split() for text in background])
     assert found[0] == "fish river" and "river" in found[1] and "robber" in found[2] and "robber" in found[3]
 
 

@@ -125,10 +125,7 @@ MISTAKES = [  # script, flags, pattern of the message
     ("run_polysemy", f"{BANK} --max_occurrences=1", "--max_occurrences"),
     ("run_polysemy", f"{BANK} --layers=0,1", "--layers"),
     ("run_polysemy", f"{BANK} --word2vec=vectors.txt", "--word2vec"),
-    ("run_polysemy", f"{BANK} --plot=picture.jpg", "--plot"),
-    ("run_polysemy", f"{BANK} --plot=picture.png --font=text.txt", "text.txt"),
     ("run_polysemy", f"{BANK} --page=full", "--page"),
-    ("run_polysemy", f"{SENSE} --senses=senses.tsv --plot=picture.png", "--plot"),
     ("run_pretrain", f"{PRETRAIN} --train_data_path=few_words.txt", "few_words.txt"),
     ("run_pretrain", f"{PRETRAIN} --dev_data_path=latin.txt", "latin.txt:3"),  # before training
     ("run_pretrain", NO_VOCABULARY, "--vocab_file"),
