@@ -8,21 +8,16 @@ Dataset "0" holds the vectors of the first line, and so on: (layers, n, 2P) for 
 dimension for a single layer or a mix, without n with --pool. Blank lines count. Dataset "sentence_to_index" is a JSON
 object {sentence: line}, with the last line of equal sentences.
 
-The vectors are computed in parts, in the folder OUTPUT.parts, and assembled at the end. After an interruption the same
-command computes the missing parts. Several processes on one machine share them:
+The vectors are computed in parts, in the folder OUTPUT.parts, and joined at the end. After an interruption the same command
+computes the missing parts. Several processes can share them, on one machine or with a folder in common:
 
     python -m paddle.distributed.launch --nproc_per_node 2 --backend gloo run_embed.py ... --output=vectors.hdf5
-
-On several machines, each writes a share of the parts, counted from 0, to a folder. Copy the folders to one machine, and:
-
-    python run_embed.py ... --shard=0/2 --output=part0.hdf5         (and --shard=1/2 --output=part1.hdf5)
-    python run_embed.py --merge part0.hdf5 part1.hdf5 --output=vectors.hdf5
+    python run_embed.py ... --output=vectors.hdf5 --shard=0/2       (and --shard=1/2 on another machine)
 """
 
 import argparse
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,11 +32,10 @@ from elmo_core.text.tokens import UNK
 from elmo_core.weights import checkpoint, model_files, token_vectors
 from embedding import embed_text
 
-if TYPE_CHECKING:  # neither --help nor --merge waits for Paddle
+if TYPE_CHECKING:  # --help does not wait for Paddle
     from elmo import ELMoEmbedder
 
 TEXT_FLAGS = ("layers", "mix", "dtype", "pool", "forget_sentences", "batch_size", "shard")  # of --input
-MODEL_FLAGS = ("init_from_ckpt", "device", "precision")  # of --input and --vocab
 WORDS_PER_CHUNK = 2048  # --vocab
 
 
@@ -50,9 +44,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     task = parser.add_mutually_exclusive_group(required=True)
     task.add_argument("--input", **arguments.FILE, help="text, one tokenised sentence per line; also .gz")
     task.add_argument("--vocab", **arguments.FILE, help="words, one per line: write their context-free vectors")
-    task.add_argument("--merge", type=Path, nargs="+", metavar="FOLDER", help="folders written with --shard")
-    parser.add_argument("--output", **arguments.FILE, required=True, help="HDF5 file to write; with --shard a folder")
-    arguments.add(parser, "init_from_ckpt")
+    parser.add_argument("--output", **arguments.FILE, required=True, help="HDF5 file to write")
+    arguments.add(parser, "init_from_ckpt", required=True)
     content = parser.add_argument_group("content of the file")
     choice = content.add_mutually_exclusive_group()
     choice.add_argument("--layers", metavar="L", default="all", help="all, top, average, mix, an index, or 0,1")
@@ -64,13 +57,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     run = parser.add_argument_group("run")
     arguments.add(run, "batch_size", help="sentences per batch")
     arguments.add(run, "device", "precision")
-    run.add_argument("--shard", type=_shard, metavar="I/N", help="only share I of N, counted from 0: 0/2, 1/2")
+    run.add_argument("--shard", type=_shard, metavar="I/N", help="only share I of N of the parts: 0/2, 1/2")
     args = parser.parse_args(argv)
-    if not args.merge and not args.init_from_ckpt:
-        parser.error("--init_from_ckpt is required")
-    for name in () if args.input else TEXT_FLAGS if args.vocab else (*TEXT_FLAGS, *MODEL_FLAGS):
+    for name in TEXT_FLAGS if args.vocab else ():
         if getattr(args, name) != parser.get_default(name):
-            parser.error(f"--{name} has no effect with --{'vocab' if args.vocab else 'merge'}")
+            parser.error(f"--{name} has no effect with --vocab")
     return args
 
 
@@ -87,20 +78,13 @@ def _shard(text: str) -> tuple[int, int]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
-    if not args.shard:
-        disk.check_output("--output", args.output, args.input, args.vocab)
-    if args.merge:
-        embed_text.merge(args.merge, args.output)
-    elif args.vocab:
+    disk.check_output("--output", args.output, args.input, args.vocab)
+    if args.vocab:
         embed_vocabulary(args)
     else:
         disk.check_input(args.input, "a text, one sentence per line", "--input")
-        rank, size = runtime.rank_and_size()
-        if args.shard and size > 1:
-            raise UserError("--shard and paddle.distributed.launch both divide the text. Use one of them.")
-        folder, output = (args.output, None) if args.shard else (Path(f"{args.output}.parts"), args.output)
-        share = args.shard or (rank, size)
-        embed_text.embed(load(args), args.input, folder, output, share, args.forget_sentences)
+        share = args.shard or runtime.rank_and_size()
+        embed_text.embed(load(args), args.input, args.output, share, args.forget_sentences)
 
 
 def embed_vocabulary(args: argparse.Namespace) -> None:

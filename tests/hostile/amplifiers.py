@@ -38,7 +38,6 @@ from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.records import Lines, read_records
 from elmo_tasks.tagging.data import Labels
 from elmo_tasks.tagging.network import TaggerSettings
-from embedding import parts
 
 Read = Callable[[], object]
 AMPLIFIERS: dict[str, Callable[[Path], Read]] = {}
@@ -191,15 +190,6 @@ def zip_of_zeros(folder):
     with zipfile.ZipFile(folder / "z", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("zeros", bytes(100 * MB))
     return archive(folder, (folder / "z").read_bytes())
-
-
-@amplifier
-def zip_of_a_part(folder):
-    """A part of `run_embed.py --shard`, which is a zip file like NumPy's .npz."""
-    with zipfile.ZipFile(folder / "0.zip", "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("arrays", bytes(400 * MB))
-        file.writestr("contents.json", json.dumps([["1", "<f4", [100 * MB]]]))
-    return lambda: list(parts.read(folder / "0.zip"))
 
 
 # HDF5

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import amplifiers
 import manylangs_model
-import numpy as np
 import tiny
 
 from elmo import ELMoEmbedder
@@ -24,7 +23,6 @@ from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.tagging.data import Labels
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.word_vectors import WordVectors
-from embedding import parts
 from pretraining import run_folder
 
 VALUES = ["-1", "0", "1000000000", "1e30", "0.5", '"x"', "[]", "{}", "null", "NaN", "true", "9" * 5000]
@@ -83,17 +81,10 @@ def log(folder: Path) -> tuple[Path, Read]:
     return folder / "log.jsonl", lambda: run_folder.plot(folder)
 
 
-def shard(folder: Path) -> tuple[Path, Read]:
-    settings = {"windows": 1, "layers": [0, 1], "model": "x"}
-    parts.prepare(folder, settings)
-    parts.write(folder / "000000.zip", [("0", np.zeros(3))])
-    return folder / parts.SETTINGS, lambda: parts.prepare(folder, settings)
-
-
 CONFIGS = {
     "ELMo of characters": lambda folder: elmo(folder, "char"),
     "ELMo of words": lambda folder: elmo(folder, "word"),
-    **{config.__name__: config for config in (tagger, reader, classifier, manylangs, options, log, shard)},
+    **{config.__name__: config for config in (tagger, reader, classifier, manylangs, options, log)},
 }
 
 

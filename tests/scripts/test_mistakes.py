@@ -112,7 +112,6 @@ MISTAKES = [  # script, flags, pattern of the message
     ("run_embed", f"{EMBED} --vocab=few_words.txt", "--vocab"),
     ("run_embed", f"{VOCAB} --vocab=few_words.txt --output=few_words.txt", "--output"),
     ("run_embed", f"{VOCAB} --vocab=few_words.txt --output=v.hdf5 --layers=top", "--layers"),
-    ("run_embed", f"{VOCAB} --merge=full --output=v.hdf5", "--init_from_ckpt"),
     ("run_eval", f"{EVAL} --vocab_file=few_words.txt", "--vocab_file .*few_words.txt .*4 words"),
     ("run_eval", f"{EVAL} --vocab_file=other_order.txt", "--vocab_file .*other_order.txt"),
     ("run_eval", f"{EVAL} --dev_data_path=cut.txt", "cut.txt:2:.*damaged"),
