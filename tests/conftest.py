@@ -27,6 +27,7 @@ SKIPS = (  # a test that is skipped for any other reason fails
     "no `ip`|no network namespaces",  # iproute2, and the rights of root
     "no C compiler|no C\\+\\+ compiler|no headers of ONNX Runtime",
     "no products in bfloat16",  # what some processors lack
+    "NVRTC was not found",  # pip install nvidia-cuda-nvrtc-cu12
     "no FastAPI",  # pip install fastapi
     "no onnxruntime-node",  # npm install onnxruntime-node, and NODE_PATH
     "needs curl|wget does not tell|needs md5sum",

@@ -53,6 +53,11 @@ def allow_tf32(paddle, allowed: bool) -> None:
             switch(allowed)
 
 
+def current_stream(paddle) -> int:
+    """The address of the CUDA stream on which Paddle runs its operators on the current device."""
+    return paddle.base.core._get_current_stream(-1).cuda_stream
+
+
 def adam_update(paddle, weight, gradient, lr, moments: Sequence, powers: Sequence, numbers: Sequence[float]) -> None:
     """Apply one step of Adam in place. powers: beta1^t, beta2^t; numbers: beta1, beta2, epsilon."""
     unused = [None] * _has_amsgrad(paddle.optimizer.Adam)

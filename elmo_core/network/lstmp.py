@@ -35,7 +35,7 @@ import numpy as np
 from elmo_core.config import ELMoConfig
 from elmo_core.machine import products
 from elmo_core.machine.runtime import paddle, run_in_parallel, to_tensor
-from elmo_core.network import fused
+from elmo_core.network import fused, gpu_lstm
 from elmo_core.network.matmul import amp_matmul, amp_operand, packed
 
 sigmoid, tanh = paddle.nn.functional.sigmoid, paddle.tanh
@@ -165,7 +165,10 @@ def run_layer(
     tensors = [LayerInput(x, *state, *d.weights()) for d, x, state in zip(directions, inputs, states, strict=True)]
     if not fused.is_supported(inputs[0]):
         gathered = [x if index is None else paddle.gather(x, index) for x, index in zip(inputs, indices, strict=True)]
-        return [equations(config, batch_sizes, *t._replace(x=x)) for t, x in zip(tensors, gathered, strict=True)]
+        tensors = [t._replace(x=x) for t, x in zip(tensors, gathered, strict=True)]
+        if inputs[0].dtype == paddle.float32 and (launch := gpu_lstm.kernels(paddle.get_device(), equations)):
+            return [LayerOutput(*results) for results in gpu_lstm.run_directions(launch, config, batch_sizes, tensors)]
+        return [equations(config, batch_sizes, *t) for t in tensors]
     training = paddle.is_grad_enabled() and not all(tensor.stop_gradient for tensor in _flatten(tensors))
     width = 4 * config.cell_dim
     prepared = [_prepare(x, index, batch_sizes, width, training) for x, index in zip(inputs, indices, strict=True)]

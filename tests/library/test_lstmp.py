@@ -2,13 +2,14 @@
 
 from functools import partial
 
+import gpu_kernels
 import numpy as np
 import pytest
 import reference
 
 from elmo_core.config import ELMoConfig
 from elmo_core.machine.runtime import paddle
-from elmo_core.network import fused
+from elmo_core.network import fused, gpu_lstm
 from elmo_core.network.lstmp import LSTMP, Packing, run_layer
 
 P, H = 3, 7
@@ -18,11 +19,17 @@ WEIGHTS = "W_x", "W_h", "B", "W_P"  # their names in the reference
 CLIPS = {"clips that bite": (0.3, 0.25), "no clips": (0.0, 0.0)}
 
 
-@pytest.fixture(autouse=True, params=["Paddle's operators, float64", "Paddle's operators, float32", "fused, float32"])
+RUNS = "Paddle's operators, float64", "Paddle's operators, float32", "fused, float32", "GPU kernels, float32"
+
+
+@pytest.fixture(autouse=True, params=RUNS)
 def tolerance(request, monkeypatch):
-    """Every test runs on both implementations; the value is the tolerance against the reference."""
+    """Every test runs on all implementations; the value is the tolerance against the reference."""
     if "fused" not in request.param:
         monkeypatch.setattr(fused, "kernel", lambda: None)
+        if "GPU" in request.param:
+            launch = gpu_kernels.launcher()
+            monkeypatch.setattr(gpu_lstm, "kernels", lambda device, equations: launch)
     elif fused.kernel() is None:
         pytest.skip("no C compiler, or a Paddle without MKL")
     paddle.set_default_dtype(request.param.split(", ")[1])
