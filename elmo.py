@@ -730,8 +730,7 @@ class ELMoEmbedder(LanguageModelMethods, _Encoder):
 
     def _validated(self, sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
         """Check and yield the sentences of a call."""
-        if self._prefix is None:
-            self.token_table.clear_cache()
+        self.token_table.refresh()
         for number, sentence in enumerate(checked(sentences)):
             self.token_table.check(sentence, number)
             yield sentence

@@ -54,7 +54,7 @@ def main() -> None:
         embedder = ELMoEmbedder(Path(source, "model"), args.batch_size, device="cpu")
 
     def encode_uncached(batch):
-        embedder.token_table.clear_cache()
+        embedder.token_table.row_of.clear()
         return embedder.encode(batch)
 
     runners = {"ELMoEmbedder": embedder.encode, "without its cache": encode_uncached}

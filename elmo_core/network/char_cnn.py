@@ -121,30 +121,31 @@ class _FusedFeatures(paddle.autograd.PyLayer):
         whole = ids.min(initial=0) >= 0 and ids.max(initial=0) < len(table)
         if not (fits and whole and lengths.min(initial=0) >= 0 and lengths.max(initial=0) <= ids.shape[1]):
             raise ValueError(f"character ids {ids.shape} or their lengths are not those of tokens")
-        cnn = ids.shape[1], table.shape[1], ids, lengths
-        shape = len(widths), widths, numbers
-        is_tanh = config.activation == "tanh"
+        cnn = {"columns": ids.shape[1], "dim": table.shape[1], "ids": ids, "lengths": lengths}
+        cnn |= {"n_widths": len(widths), "widths": widths, "filter_counts": numbers}
+        cnn |= {"is_tanh": config.activation == "tanh", "features": features, "argmax": argmax}
         ranges = _thread_ranges(tokens.lengths)
         windows = int(lengths.sum()) + len(lengths) or 1
         filters = [packed([weight], False, 1 + windows // WINDOWS_PER_PRODUCT, windows) for weight in weights]
-        arguments = amp_operand(table), *shape, filters, biases, is_tanh, features, argmax
+        inputs = {"table": amp_operand(table), "filters": filters, "biases": biases}
 
         def compute(a: int, b: int) -> None:
-            fused.kernel().cnn_forward(*cnn, *arguments[:4], a, b, *arguments[4:])
+            fused.kernel().cnn_forward(**cnn, **inputs, begin=a, end=b)
 
         run_in_parallel([partial(compute, a, b) for a, b in ranges])
-        ctx.saved = (*cnn, table, *shape), ranges, table, weights, biases, is_tanh, features.detach(), argmax
+        ctx.saved = {**cnn, "features": features.detach()}, ranges, table, weights, biases
         return features
 
     @staticmethod
     def backward(ctx, d_features):
-        cnn, ranges, table, weights, biases, is_tanh, features, argmax = ctx.saved
+        cnn, ranges, table, weights, biases = ctx.saved
         parameters, d_features = (table, *weights, *biases), d_features.contiguous()
 
         def gradients(a: int, b: int) -> list[paddle.Tensor]:
             d_table, *rest = [paddle.zeros_like(weight) for weight in parameters]
-            groups = rest[: len(weights)], rest[len(weights) :]
-            fused.kernel().cnn_backward(*cnn, a, b, weights, is_tanh, features, argmax, d_features, d_table, *groups)
+            results = {"d_table": d_table, "d_weights": rest[: len(weights)], "d_biases": rest[len(weights) :]}
+            inputs = {"table": table, "weights": weights, "d_features": d_features}
+            fused.kernel().cnn_backward(**cnn, **inputs, **results, begin=a, end=b)
             return [d_table, *rest]
 
         results = run_in_parallel([lambda a=a, b=b: gradients(a, b) for a, b in ranges])

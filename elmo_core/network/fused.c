@@ -1,6 +1,6 @@
 /* The hot loops for CPUs: one pass over the data, where the Paddle operators of lstmp.py, char_cnn.py and softmax.py take a
-   dozen. Compiled by fused.py if there is a compiler; optional. fused.py reads the signatures of all functions that are not
-   static from this text.
+   dozen. Compiled by fused.py if there is a compiler; optional. Functions that are not static take int64_t,
+   float and pointers only; fused.py lists their parameters.
 
    All matrices are row-major float32, except the operands of products in bfloat16. The matrix products are those of Paddle's
    MKL, and in bfloat16 of its oneDNN, passed in as pointers. */
@@ -68,6 +68,19 @@ void round_to_bfloat16(int64_t n, const float *restrict x, uint16_t *restrict ro
         memcpy(&bits, x + k, sizeof bits);
         rounded[k] = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
     }
+}
+
+/* A number, not 0, that changes with any element and with their order. */
+int64_t checksum(int64_t n, const uint32_t *x) {
+    enum { LANES = 64 }; /* as many as vectorise: then reading the memory takes the time */
+    uint32_t sums[LANES] = {0};
+    int64_t whole = n - n % LANES;
+    for (int64_t k = 0; k < whole; k += LANES)
+        for (int64_t lane = 0; lane < LANES; lane++) sums[lane] = sums[lane] * 2654435769u + x[k + lane];
+    uint64_t sum = 0;
+    for (int64_t lane = 0; lane < LANES; lane++) sum = sum * 0x9e3779b97f4a7c15u + sums[lane];
+    for (int64_t k = whole; k < n; k++) sum = sum * 0x9e3779b97f4a7c15u + x[k];
+    return (int64_t)(sum | 1);
 }
 
 /* An operand's rows are float32, or bfloat16 in products of that precision. */
@@ -147,7 +160,7 @@ static void pack_bfloat16(rhs_t *rhs, int64_t m) {
 static rhs_t prepare_rhs(const blas_t *blas, int trans, int64_t k, int64_t n, const float *matrix, int64_t products, int64_t rows) {
     rhs_t rhs = {blas, matrix, NULL, NULL, trans, k, n, trans == AS_IS ? n : k};
     if (blas->engine)
-        pack_bfloat16(&rhs, rows / products);
+        pack_bfloat16(&rhs, products ? rows / products : 1);
     else if (blas->allocate && products > 2 && rows >= 4 * products)
         rhs.packed = blas->allocate(RIGHT_SIDE, rows / products, n, k);
     if (rhs.packed && !blas->engine)
@@ -163,7 +176,7 @@ static void release(rhs_t *rhs) {
         rhs->blas->release(rhs->packed);
 }
 
-rhs_t *create_rhs(const blas_t *blas, int trans, int64_t k, int64_t n, const float *matrix, int64_t products, int64_t rows) {
+rhs_t *create_rhs(const blas_t *blas, int64_t trans, int64_t k, int64_t n, const float *matrix, int64_t products, int64_t rows) {
     rhs_t *rhs = malloc(sizeof *rhs);
     if (rhs) *rhs = prepare_rhs(blas, trans, k, n, matrix, products, rows);
     return rhs;
@@ -186,8 +199,8 @@ void multiply(int64_t m, const void *a, const rhs_t *b, float *c) {
 }
 
 /* c (m, n) = a (m, k) times b (k, n), or added to c; either may be stored transposed */
-void product(const blas_t *blas, int trans_a, int trans_b, int64_t m, int64_t n, int64_t k, const void *a, const void *b,
-             int add, float *c) {
+void product(const blas_t *blas, int64_t trans_a, int64_t trans_b, int64_t m, int64_t n, int64_t k, const void *a, const void *b,
+             int64_t add, float *c) {
     if (blas->engine) {
         void *b_desc = describe(blas, BFLOAT16, trans_b, k, n);
         product_bfloat16(blas, m, n, a, describe(blas, BFLOAT16, trans_a, m, k), b, b_desc, add, c);
@@ -401,9 +414,9 @@ static int64_t largest(const int64_t *values, int64_t n) {
 
 /* Compute features (N, F) of tokens begin .. end, and in argmax (N, F), unless NULL, the window each comes from. filters: the
    weights. Returns 0 if out of memory. */
-int cnn_forward(int64_t columns, int64_t dim, const int32_t *ids, const int32_t *lengths, const void *table,
+int64_t cnn_forward(int64_t columns, int64_t dim, const int32_t *ids, const int32_t *lengths, const void *table,
                 int64_t n_widths, const int64_t *widths, const int64_t *filter_counts, int64_t begin, int64_t end,
-                const rhs_t *const *filters, const float *const *biases, int is_tanh, float *features, uint8_t *argmax) {
+                const rhs_t *const *filters, const float *const *biases, int64_t is_tanh, float *features, uint8_t *argmax) {
     const cnn_t cnn = {columns, dim, ids, lengths, table, n_widths, widths, filter_counts};
     int is_half = filters[0]->blas->engine != NULL;
     int64_t width = largest(cnn.widths, cnn.n_widths), number = largest(cnn.filter_counts, cnn.n_widths), F = 0, F0 = 0;
@@ -461,9 +474,9 @@ static void add_pair_gradients(int64_t K, float d, const float *restrict window,
 
 /* Add the gradients of tokens begin .. end to d_table (characters, D), d_weights and d_biases, from d_features (N, F). Each
    feature comes from one window: a matrix product over all windows would mostly multiply zeros. Returns 0 if out of memory. */
-int cnn_backward(int64_t columns, int64_t dim, const int32_t *ids, const int32_t *lengths,
+int64_t cnn_backward(int64_t columns, int64_t dim, const int32_t *ids, const int32_t *lengths,
                  const float *table, int64_t n_widths, const int64_t *widths, const int64_t *filter_counts, int64_t begin, int64_t end,
-                 const float *const *weights, int is_tanh, const float *features, const uint8_t *argmax,
+                 const float *const *weights, int64_t is_tanh, const float *features, const uint8_t *argmax,
                  const float *d_features, float *d_table, float *const *d_weights, float *const *d_biases) {
     const cnn_t cnn = {columns, dim, ids, lengths, table, n_widths, widths, filter_counts};
     int64_t width = largest(cnn.widths, cnn.n_widths), number = largest(cnn.filter_counts, cnn.n_widths), D = cnn.dim, F = 0;
@@ -584,13 +597,17 @@ static void scale_and_add(int64_t n, float *restrict x, float factor, float *res
    logits target_logits (M). The n_hits accidental hits (row, candidate), with rows rising, are masked. Sets loss to the mean
    over the predictions, d_h (M, P), d_table (S, P), d_bias (S), and d_target (M) to the gradient of the targets' logits. The
    logits of SLICE predictions at a time stay in the cache. Returns 0 if out of memory. */
-int softmax_loss(const blas_t *blas, int64_t M, int64_t S, int64_t P, const float *h, const float *table, const float *bias,
+int64_t softmax_loss(const blas_t *blas, int64_t M, int64_t S, int64_t P, const float *h, const float *table, const float *bias,
                  const float *target_logits, int64_t n_hits, const int64_t *hit_rows, const int64_t *hit_candidates, float *loss,
                  float *d_h, float *d_table, float *d_bias, float *d_target) {
     enum { SLICE = 128 };
     float *logits = alloc_aligned(at_most(SLICE, M) * S);
     void *operand = blas->engine ? alloc_bytes(at_most(SLICE, M) * (S + P) * sizeof(uint16_t)) : logits;
-    if (!logits || !operand) return 0;
+    if (!logits || !operand) {
+        if (blas->engine) free(operand);
+        free(logits);
+        return 0;
+    }
     int64_t slices = (M + SLICE - 1) / SLICE, hit = 0;
     rhs_t across = prepare_rhs(blas, TRANSPOSED, P, S, table, slices, M), back = prepare_rhs(blas, AS_IS, S, P, table, slices, M);
     double sum = 0;

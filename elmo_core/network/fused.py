@@ -10,7 +10,6 @@ import ctypes
 import functools
 import hashlib
 import os
-import re
 import shlex
 import stat
 import subprocess
@@ -29,17 +28,44 @@ from elmo_core.network import onednn
 SOURCE = Path(__file__).with_name("fused.c")
 FLAGS = "-O3 -march=native -mprefer-vector-width=512 -fno-math-errno -fno-trapping-math -shared -fPIC"
 BUILD_SECONDS = 60
+DIGEST_BYTES = hashlib.sha256().digest_size
 ROW_MAJOR, AS_IS, TRANSPOSED, PACKED, RIGHT_SIDE = 101, 111, 112, 151, 162  # as in fused.c
-FUNCTION = re.compile(r"^(int|void|rhs_t) \*?(\w+)\((.*?)\) {", re.MULTILINE | re.DOTALL)  # in fused.c, unless static
-PARAMETER = re.compile(r"(\w+) ((?:[*\s]|const\b|restrict\b)*)(\w+)(?:,|$)")
-NUMBERS = {"int": ctypes.c_int, "int64_t": ctypes.c_int64, "float": ctypes.c_float}
-DTYPES = {"float": "float32", "uint16_t": "bfloat16"}
+NUMBER, ADDRESS = ctypes.c_int64, ctypes.c_void_p
+CNN = "columns dim ids lengths table n_widths widths filter_counts begin end"
+SIGNATURES = {  # what fused.c's functions return, and their parameters, in order
+    "round_to_bfloat16": (None, "n x rounded"),
+    "checksum": (NUMBER, "n x"),
+    "create_rhs": (ADDRESS, "blas trans k n matrix products rows"),
+    "destroy_rhs": (None, "rhs"),
+    "multiply": (None, "m a b c"),
+    "product": (None, "blas trans_a trans_b m n k a b add c"),
+    "lstmp_forward": (
+        None,
+        "steps batch_sizes P H gate_inputs indices x recurrent down cell_clip proj_clip h c outputs preactivations "
+        "gemm_input cell_output gates cells",
+    ),
+    "lstmp_backward": (
+        None,
+        "steps batch_sizes P H recurrent up cell_clip proj_clip initial_c outputs d_outputs cells gates d_h d_c "
+        "d_projected d_gates d_outgoing d_x d_bias d_cell_output d_gemm_input",
+    ),
+    "cnn_forward": (NUMBER, f"{CNN} filters biases is_tanh features argmax"),
+    "cnn_backward": (NUMBER, f"{CNN} weights is_tanh features argmax d_features d_table d_weights d_biases"),
+    "gate_forward": (None, "begin end F x t_bias c_bias t c y"),
+    "gate_backward": (None, "begin end F x d_y r g d_x d_t_bias d_c_bias"),
+    "softmax_loss": (
+        NUMBER,
+        "blas M S P h table bias target_logits n_hits hit_rows hit_candidates loss d_h d_table d_bias d_target",
+    ),
+    "score_predictions": (None, "n V logits bias targets surprisal entropy rank"),
+    "adagrad": (None, "begin end rows width g scale rate epsilon weight moment"),
+}
 
 
 class Kernel:
-    """The functions of fused.c as methods, with the parameters declared there, except `blas`, that of the current precision.
+    """The functions of fused.c as methods; `blas`, that of the current precision, is left out.
 
-    A pointer takes a NumPy array or CPU tensor, contiguous and of the declared type, a sequence of integers or of tensors,
+    A pointer takes a NumPy array or CPU tensor, contiguous and of the type in fused.c, a sequence of integers or of tensors,
     or None. Raises MemoryError if a function runs out of memory.
     """
 
@@ -52,24 +78,23 @@ class Kernel:
         n_onednn = len(onednn.FUNCTIONS) + 3
         self.blas = (ctypes.c_void_p * (5 + n_onednn))(*addresses)  # a blas_t
         self.bfloat16_blas = None if onednn.missing() else type(self.blas)(*addresses, *onednn.addresses())
-        for result, name, declared in FUNCTION.findall(SOURCE.read_text(encoding="utf-8")):
+        for name, (result, parameters) in SIGNATURES.items():
             function = getattr(library, name)
-            function.restype = {"void": None, "int": ctypes.c_int, "rhs_t": ctypes.c_void_p}[result]
-            types = {parameter: (kind, stars.count("*")) for kind, stars, parameter in PARAMETER.findall(declared)}
-            function.argtypes = [ctypes.c_void_p if stars else NUMBERS[kind] for kind, stars in types.values()]
-            setattr(self, name, functools.partial(self._call, function, types))
+            function.restype = result
+            setattr(self, name, functools.partial(self._call, function, parameters.split()))
 
     def packs(self, n_products: int, rows: int) -> bool:
         """Whether fused.c packs the right-hand side of so many products with so many rows in total."""
         return products.bfloat16_enabled() or bool(self.blas[1] and n_products > 2 and rows >= 4 * n_products)
 
-    def _call(self, function: Callable, types: dict[str, tuple[str, int]], /, *arguments, **keywords) -> int | None:
-        first = (self.bfloat16_blas if products.bfloat16_enabled() else self.blas,) if "blas" in types else ()
-        values = {**dict(zip(types, (*first, *arguments), strict=False)), **keywords}
-        if len(first) + len(arguments) + len(keywords) != len(types) or values.keys() != types.keys():
-            raise TypeError(f"fused.c: expected the arguments {', '.join(types)}")
-        result = function(*[_pointer(values[k], *kind) if kind[1] else values[k] for k, kind in types.items()])
-        if result == 0:
+    def _call(self, function: Callable, names: list[str], /, *arguments, **keywords) -> int | None:
+        if names[0] == "blas":
+            arguments = (self.bfloat16_blas if products.bfloat16_enabled() else self.blas, *arguments)
+        if len(arguments) + len(keywords) != len(names):
+            raise TypeError(f"fused.c: expected the arguments {', '.join(names)}")
+        values = dict(zip(names, arguments, strict=False)) | keywords
+        result = function(*[_to_c(values[name]) for name in names])
+        if function.restype and not result:
             raise MemoryError("no memory for the loops of fused.c")
         if error := onednn.failed.value:
             onednn.failed.value = 0
@@ -83,8 +108,9 @@ class Packed:
     def __init__(self, matrix: paddle.Tensor, transposed: bool, n_products: int, rows: int):
         self.matrix = None if kernel().packs(n_products, rows) else matrix  # not packed: it is read again
         shape = matrix.shape[::-1] if transposed else matrix.shape
-        self.address = kernel().create_rhs(TRANSPOSED if transposed else AS_IS, *shape, matrix, n_products, rows)
-        weakref.finalize(self, kernel().destroy_rhs, ctypes.c_void_p(self.address)).atexit = False
+        address = kernel().create_rhs(TRANSPOSED if transposed else AS_IS, *shape, matrix, n_products, rows)
+        self.address = ctypes.c_void_p(address)
+        weakref.finalize(self, kernel().destroy_rhs, self.address).atexit = False
 
 
 def _packed_products_work(mkl: ctypes.CDLL) -> bool:
@@ -113,27 +139,24 @@ def _packed_products_work(mkl: ctypes.CDLL) -> bool:
     return True
 
 
-def _pointer(value, kind: str, stars: int):
-    """Convert a value to a C pointer to `kind` with this number of `*`."""
-    is_tensor = isinstance(value, paddle.Tensor)
-    if is_tensor or isinstance(value, np.ndarray):
-        if kind != "void" and _dtype_name(value.dtype) != DTYPES.get(kind, kind.removesuffix("_t")):
-            raise TypeError(f"fused.c: found {value.dtype}, expected {kind}.")
-        if not (value.is_contiguous() and value.place.is_cpu_place() if is_tensor else value.flags.c_contiguous):
-            raise TypeError("fused.c takes contiguous arrays on the CPU only.")
-        return value.data_ptr() if is_tensor else value.ctypes.data
+def _to_c(value):
+    """Convert an argument: whole numbers to int64_t, others to float, everything else to a pointer."""
+    if isinstance(value, int):
+        return ctypes.c_int64(value)
+    if isinstance(value, float):
+        return ctypes.c_float(value)
+    if isinstance(value, np.ndarray):
+        return ctypes.c_void_p(value.ctypes.data)
+    if isinstance(value, paddle.Tensor):
+        if not (value.is_contiguous() and value.place.is_cpu_place()):
+            raise TypeError("fused.c takes contiguous tensors on the CPU only.")
+        return ctypes.c_void_p(value.data_ptr())
     if isinstance(value, Packed):
         return value.address
-    if value is None or isinstance(value, ctypes.Array | ctypes.c_void_p):
-        return value
-    if stars == 1:
-        return (NUMBERS[kind] * len(value))(*value)
-    return (ctypes.c_void_p * len(value))(*(_pointer(tensor, kind, 1) for tensor in value))
-
-
-@functools.cache
-def _dtype_name(dtype) -> str:
-    return str(dtype).removeprefix("paddle.")
+    if isinstance(value, list | tuple):
+        items = list(map(_to_c, value))
+        return (type(items[0]) * len(items))(*items)
+    return value  # a pointer, or None
 
 
 def is_supported(x: paddle.Tensor) -> bool:
@@ -141,6 +164,11 @@ def is_supported(x: paddle.Tensor) -> bool:
     bfloat16 = products.bfloat16_enabled()
     fits = (x.dtype == paddle.float32 or (bfloat16 and x.dtype == paddle.bfloat16)) and x.place.is_cpu_place()
     return fits and kernel() is not None and not (bfloat16 and kernel().bfloat16_blas is None)
+
+
+def checksum(weight: paddle.Tensor) -> object:
+    """A value that is different after a change of the weight; always, without the compiled loops."""
+    return kernel().checksum(weight.size, weight) if is_supported(weight) else object()
 
 
 @functools.cache
@@ -159,12 +187,15 @@ def kernel() -> Kernel | None:
 
 
 def _library() -> ctypes.CDLL:
-    """Load the library for this source and processor (machines may share a home folder) from the cache, or build it."""
+    """Load the library for this source and processor (machines may share a home folder) from the cache, or build it.
+
+    A cached library ends with its SHA-256, which the loader does not read: mapping a damaged one would kill the process.
+    """
     key = hashlib.sha256(b"\0".join([SOURCE.read_bytes(), FLAGS.encode(), runtime.processor().encode()]))
     name = f"fused-{key.hexdigest()[:16]}.so"
     cache = _cache()
-    if cache and _is_safe(cache / name):
-        with contextlib.suppress(OSError):  # damaged, or built for another C library
+    if cache and _is_complete(cache / name):
+        with contextlib.suppress(OSError):  # built for another C library
             return ctypes.CDLL(str(cache / name))
     writable = cache is not None and os.access(cache, os.W_OK)
     with tempfile.TemporaryDirectory(dir=cache if writable else None) as folder:
@@ -172,11 +203,20 @@ def _library() -> ctypes.CDLL:
         compiler = shlex.split(os.environ.get("CC") or "cc")
         command = [*compiler, *FLAGS.split(), str(SOURCE), "-o", str(built), "-lm"]
         subprocess.run(command, check=True, capture_output=True, timeout=BUILD_SECONDS)
-        library = ctypes.CDLL(str(built))
         if writable:
-            built.chmod(0o700)
-            built.replace(cache / name)
-        return library
+            with built.open("rb+") as file:
+                digest = hashlib.sha256(file.read()).digest()
+                file.write(digest)
+                file.flush()
+                os.fsync(file.fileno())
+            built = built.replace(cache / name)
+        return ctypes.CDLL(str(built))
+
+
+def _is_complete(library: Path) -> bool:
+    """Whether the file is there and ends with the SHA-256 of what precedes it."""
+    content = library.read_bytes() if library.is_file() else b""
+    return hashlib.sha256(content[:-DIGEST_BYTES]).digest() == content[-DIGEST_BYTES:]
 
 
 def _cache() -> Path | None:
@@ -185,17 +225,12 @@ def _cache() -> Path | None:
     folder = Path(base if Path(base).is_absolute() else os.path.expanduser("~/.cache"), "elmo")  # noqa: PTH111
     if not folder.is_absolute():  # no home
         return None
-    with contextlib.suppress(OSError):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.is_dir() and not _is_safe(folder):
-        messages.log.info(f"{folder} is not used: it belongs to another user, or others can write to it.")
-    return folder if _is_safe(folder) else None
-
-
-def _is_safe(path: Path) -> bool:
-    """Whether only this user and root can write to the path."""
     try:
-        status = path.stat()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
     except OSError:
-        return False
-    return status.st_uid in (os.getuid(), 0) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        return None
+    if status.st_uid in (os.getuid(), 0) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return folder
+    messages.log.info(f"{folder} is not used: it belongs to another user, or others can write to it.")
+    return None

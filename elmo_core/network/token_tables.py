@@ -10,6 +10,7 @@ import numpy as np
 from elmo_core.config import ELMoConfig
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, format_count, log
+from elmo_core.network import fused
 from elmo_core.text.characters import BYTES
 from elmo_core.text.tokens import BOS, EOS, UNK, Vocabulary, pad_rows, token_batch
 
@@ -68,8 +69,8 @@ class TokenTable:
     def check(self, sentence: Sequence[str], number: int) -> None:
         """Raise a UserError if a token has no vector."""
 
-    def clear_cache(self) -> None:
-        """Drop vectors that were computed with weights that may have changed."""
+    def refresh(self) -> None:
+        """Drop vectors that were computed with other weights."""
 
 
 class PrecomputedTable(TokenTable):
@@ -104,6 +105,7 @@ class CachedTable(TokenTable):
     def __init__(self, token_encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None):
         self.token_encoder, self.config, self.vocabulary = token_encoder, config, vocabulary
         super().__init__(paddle.zeros([1024, config.projection_dim], next(iter(token_encoder.parameters())).dtype), {})
+        self.checksums: list[object] = []
         self.capacity = CACHE_BYTES // (4 * config.projection_dim)
 
     def row_ids(self, tokens: list[str]) -> np.ndarray:
@@ -113,9 +115,12 @@ class CachedTable(TokenTable):
             rows = super().row_ids(tokens)
         return rows
 
-    def clear_cache(self) -> None:
+    def refresh(self) -> None:
+        checksums = list(map(fused.checksum, self.token_encoder.parameters()))
         with self.lock:
-            self.row_of.clear()
+            if checksums != self.checksums:
+                self.row_of.clear()
+                self.checksums = checksums
 
     def _compute(self, new: list[str], tokens: list[str]) -> None:
         if len(self.row_of) + len(new) > self.capacity and self.row_of:

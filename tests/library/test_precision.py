@@ -8,7 +8,7 @@ import reference
 import tiny
 from reference import assert_close
 
-from elmo import ELMo, ELMoEmbedder, load_bilm
+from elmo import ELMo, ELMoEmbedder, load_bilm, make_bilm, weights_of
 from elmo_core.machine import products, runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
@@ -74,24 +74,43 @@ def test_vectors_are_near_the_reference_and_those_of_float32_stay(model):
     assert 1e-4 < difference < 0.02 * max(np.abs(one).max(initial=0) for one in expected)
 
 
+def zero_some_columns(weight):
+    with paddle.no_grad():
+        weight[:, 2:5] = 0
+
+
+def set_one_element(weight):
+    array = weight.numpy()
+    array[-1, -1] += 5
+    weight.set_value(array)
+
+
+def swap_two_rows(weight):
+    weight.set_value(weight.numpy()[[1, 0, *range(2, len(weight))]])
+
+
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_new_weights_of_a_frozen_layer_are_noticed(model, precision, request):
+@pytest.mark.parametrize("change", [zero_some_columns, set_one_element, swap_two_rows])
+@pytest.mark.parametrize("name", ["forward_lstm.0.recurrent_weight", "token_encoder.highways.0.carry.weight"])
+def test_new_weights_of_a_frozen_model_are_noticed(model, precision, change, name, request):
     if precision == "bfloat16":
         request.getfixturevalue("bfloat16")
-    bilm = load_bilm(model)
-    layer = ELMo(bilm, layers="top", dropout=0, precision=precision)
+    bilm, vocabulary = load_bilm(model)
+    layer = ELMo((bilm, vocabulary), layers="top", dropout=0, precision=precision)
+    embedder = ELMoEmbedder(model, device="cpu", layers="top", precision=precision)
     layer.eval()
     sentences = SENTENCES * 4
-    before = layer(sentences)[0][0].numpy()
-    for weight in bilm[0].parameters():
-        weight.set_value(1.5 * weight.numpy())
-    after = layer(sentences)[0][0].numpy()
-    fresh = ELMo(bilm, layers="top", dropout=0, precision=precision)
-    fresh.eval()
-    for weight in bilm[0].parameters():
-        vars(weight).pop("packed", None)
-    np.testing.assert_array_equal(after, fresh(sentences)[0][0].numpy())
-    assert np.abs(after - before).max() > 0.01
+    before = layer(sentences)[0][0].numpy(), np.concatenate(embedder.encode(sentences))
+    for network in (bilm, embedder.bilm):
+        change(dict(network.named_parameters())[name])
+    after = layer(sentences)[0][0].numpy(), np.concatenate(embedder.encode(sentences))
+    fresh = make_bilm(bilm.config, weights_of(bilm)), vocabulary
+    layer = ELMo(fresh, layers="top", dropout=0, precision=precision)
+    layer.eval()
+    embedder = ELMoEmbedder(fresh, device="cpu", layers="top", precision=precision)
+    np.testing.assert_array_equal(after[0], layer(sentences)[0][0].numpy())
+    np.testing.assert_array_equal(after[1], np.concatenate(embedder.encode(sentences)))
+    assert all(np.abs(new - old).max() > 1e-4 for new, old in zip(after, before, strict=True))
 
 
 @pytest.mark.usefixtures("bfloat16")
