@@ -24,7 +24,7 @@ Shapes: B rows, T steps.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from random import Random
 
 import numpy as np
@@ -33,7 +33,7 @@ from elmo_core.config import differences
 from elmo_core.messages import UserError, log
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.noise import add_noise
-from elmo_core.text.text_files import blocks, split_lines
+from elmo_core.text.text_files import blocks, read_sentences, split_lines
 from elmo_core.text.tokens import BOS, EOS, Lexicon, LMBatch, Vocabulary, pad_rows
 
 
@@ -56,15 +56,14 @@ Segment = tuple[_Sentence, int, int]  # a sentence's steps from .. to
 NO_IDS = np.zeros((1, 1), np.int32)
 
 
-def _lm_batch(segments: list[Segment], lengths: np.ndarray, steps: int, lexicon: Lexicon) -> LMBatch:
-    """Build a batch by laying the segments end to end in rows of the given lengths (B,)."""
+def _lm_batch(ids: np.ndarray, lengths: np.ndarray, steps: int, lexicon: Lexicon, scored: bool = True) -> LMBatch:
+    """Build a batch of rows of the given lengths (B,) from their ids, end to end (4, M).
 
-    def cut(row: int, shift: int, direction: int) -> np.ndarray:
-        return np.concatenate([s.ids[row, ::direction][begin + shift : end + shift] for s, begin, end in segments])
-
-    tokens, index = lexicon.unique(np.concatenate([cut(-1, 0, 1), cut(-1, 0, -1)]))
-    packed = [*np.split(index, 2), lexicon.targets(cut(0, 1, 1)), lexicon.targets(cut(0, 1, -1))]
-    return LMBatch(tokens, *(pad_rows(ids, lengths, steps) for ids in packed), lengths)
+    ids: forward and backward inputs, forward and backward targets.
+    """
+    tokens, index = lexicon.unique(ids[:2].ravel())
+    packed = *np.split(index, 2), *lexicon.targets(ids[2:])
+    return LMBatch(tokens, *(pad_rows(row, lengths, steps) for row in packed), lengths, scored=scored)
 
 
 class _RowStreams:
@@ -128,29 +127,79 @@ class _RowStreams:
                 sentence.n_done += n
                 room -= n
             lengths[row] = self._steps - room
-        return _lm_batch(self._segments, lengths, self._steps, self._lexicon) if self._segments else None
+        return _lm_batch(self._segment_ids(), lengths, self._steps, self._lexicon) if self._segments else None
+
+    def _segment_ids(self) -> np.ndarray:
+        """The ids (4, M) of the segments, as `_lm_batch` takes them."""
+
+        def cut(row: int, shift: int, direction: int) -> np.ndarray:
+            parts = [s.ids[row, ::direction][begin + shift : end + shift] for s, begin, end in self._segments]
+            return np.concatenate(parts)
+
+        return np.stack([cut(-1, 0, 1), cut(-1, 0, -1), cut(0, 1, 1), cut(0, 1, -1)])
 
     def _next(self, source: Iterator[_Sentence]) -> _Sentence | None:
         return self.pending.pop(0) if self.pending else next(source, None)
 
 
+PART = 1024  # steps of a text that a row reads at a time, and the rest of the last sentence
+WARM_UP = 128  # steps before its part that a row reads without being scored
+
+
 class EvalStream:
     """A corpus in file order: every token is predicted exactly once in each direction.
 
-    The last batches are ragged: once sentences run out, a row's length drops below T, then to 0. Rows are never
-    reordered, so a carried state stays with its row. Each iteration starts over.
+    A single row reads the text from its beginning to its end. Several rows take parts of it in turn, and each first reads
+    the WARM_UP steps before its part, in batches that are not scored: then its state, whatever it was, is nearly that of
+    the single row, and the scores do not depend on the number of rows. The backward direction reads each sentence from
+    its end, but, as in training, the sentences in the same order: before a part it reads what precedes it, too.
+
+    Rows are never reordered, so a carried state stays with its row; a row without text has length 0.
     """
 
     def __init__(self, corpus: Corpus, vocabulary: Vocabulary, batch_size: int, unroll_steps: int, input: str = "char"):
-        self._corpus = corpus
-        self._new_rows = partial(_RowStreams, batch_size, unroll_steps, vocabulary, input)
+        self._corpus, self._vocabulary, self._input = corpus, vocabulary, input
+        self._rows, self._steps = batch_size, unroll_steps
 
     def __iter__(self) -> Iterator[LMBatch]:
-        rows = self._new_rows()
-        files = range(len(self._corpus.paths))
-        source = chain.from_iterable(rows.sentences(self._corpus, file) for file in files)
-        while batch := rows.batch(source):
-            yield batch
+        parts, last = self._parts(), []
+        while block := list(islice(parts, self._rows)):
+            lexicon = Lexicon(self._vocabulary, self._input)
+            before, *rows = [_steps_of(part, lexicon) for part in [last, *block]]
+            warm_ups = [row[:, -WARM_UP:] for row in [before, *rows[:-1]]]
+            if self._rows > 1:
+                yield from self._batches(warm_ups, lexicon, scored=False)
+            yield from self._batches(rows, lexicon)
+            last = block[-1]
+
+    def _parts(self) -> Iterator[list[list[str]]]:
+        """Yield the parts of the text: sentences of at least PART steps together."""
+        part, steps = [], 0
+        for words in chain.from_iterable(map(read_sentences, self._corpus.paths)):
+            if words:
+                part.append([BOS, *words, EOS])
+                steps += len(words) + 1
+            if steps >= PART:
+                yield part
+                part, steps = [], 0
+        if part:
+            yield part
+
+    def _batches(self, rows: list[np.ndarray], lexicon: Lexicon, scored: bool = True) -> Iterator[LMBatch]:
+        """Cut rows of ids (4, n) into batches of T steps."""
+        for begin in range(0, max(row.shape[1] for row in rows), self._steps):
+            cut = [row[:, begin : begin + self._steps] for row in rows]
+            lengths = np.zeros(self._rows, np.int64)
+            lengths[: len(cut)] = [row.shape[1] for row in cut]
+            yield _lm_batch(np.concatenate(cut, axis=1), lengths, self._steps, lexicon, scored)
+
+
+def _steps_of(part: list[list[str]], lexicon: Lexicon) -> np.ndarray:
+    """The ids (4, n) of a part's steps, as `_lm_batch` takes them."""
+    steps = [np.zeros((4, 0), np.int32)]
+    for ids in map(lexicon.ids, part):
+        steps.append(np.stack([ids[:-1], ids[:0:-1], ids[1:], ids[-2::-1]]))
+    return np.concatenate(steps, axis=1)
 
 
 @dataclass(frozen=True)

@@ -198,12 +198,16 @@ class BiLM(nn.Layer):
     def log_probabilities(
         self, batch: LMBatch, state: BiLMState | None = None
     ) -> tuple[np.ndarray, np.ndarray, BiLMState]:
-        """Full-softmax log-probabilities of all targets, forward and backward (B, T), 0 at padding; and the final state."""
+        """Full-softmax log-probabilities of all targets, forward and backward (B, T), 0 at padding; and the final state.
+
+        Those of a batch that is not scored are 0.
+        """
         with paddle.no_grad(), products.without_tf32():
             top, targets, packing, state = self._run_batch(batch, state, 0.0)
-            tasks = [partial(self.softmax.predictions, h, words) for h, words in zip(top, targets, strict=True)]
             scores = np.zeros((2, *batch.forward_target.shape))
-            scores[:, packing.row, packing.step] = [-surprisal for surprisal, *_ in runtime.run_in_parallel(tasks)]
+            if batch.scored:
+                tasks = [partial(self.softmax.predictions, h, words) for h, words in zip(top, targets, strict=True)]
+                scores[:, packing.row, packing.step] = [-surprisal for surprisal, *_ in runtime.run_in_parallel(tasks)]
             return scores[0], scores[1], state
 
     def _run_batch(self, batch: LMBatch, state: BiLMState | None, dropout: float):

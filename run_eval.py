@@ -104,15 +104,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     if ranks.is_main:
         print(text_summary(counts, vocabulary))
     start = time.perf_counter()
-    total, hidden = -(-counts.predictions // ranks.size), None if ranks.is_main else True
-    with tqdm(total=total, unit=" predictions", unit_scale=True, disable=hidden, leave=False) as bar:
+    hidden = None if ranks.is_main else True
+    with tqdm(total=counts.predictions, unit=" predictions", unit_scale=True, disable=hidden, leave=False) as bar:
         if args.per_sentence:
             embedder = elmo.ELMoEmbedder((bilm, vocabulary), args.batch_size, args.device)
             score = write_scores(args.per_sentence, embedder, corpus, bar)
         else:
             stream = dataset.EvalStream(corpus, vocabulary, args.batch_size, args.unroll_steps, bilm.config.input)
-            own_batches = (batch.take(slice(ranks.rank, None, ranks.size)) for batch in stream)
-            score = sum(ranks.run_on_all(lambda: evaluate(bilm, with_progress(own_batches, bar))), Score())
+            score = evaluate(bilm, with_progress(stream, bar), ranks)
     if not ranks.is_main:
         return
     print_score(score, time.perf_counter() - start)
@@ -140,7 +139,7 @@ def with_progress(batches: Iterable[LMBatch], bar: tqdm) -> Iterator[LMBatch]:
     """Yield the batches, advancing the bar after each."""
     for batch in batches:
         yield batch
-        bar.update(int(batch.lengths.sum()))
+        bar.update(int(batch.lengths.sum()) * batch.scored)
 
 
 def write_scores(path: Path, embedder: elmo.ELMoEmbedder, corpus: Corpus, bar: tqdm) -> Score:

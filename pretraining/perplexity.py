@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 
 from elmo import BiLM
+from elmo_core.machine.ranks import Ranks
 from elmo_core.text.tokens import LMBatch
 
 
@@ -49,13 +50,17 @@ class Score:
         return perplexity(-log_probability / max(1, self.predictions))
 
 
-def evaluate(bilm: BiLM, batches: Iterable[LMBatch]) -> Score:
-    """Score an evaluation stream, or the same rows of all its batches, carrying the state as in training."""
-    total, state = Score(), None
-    for batch in batches:
-        if not batch.lengths.any():  # only other ranks' rows are left
-            continue
-        state = state or bilm.zero_state(len(batch.lengths))
-        forward, backward, state = bilm.log_probabilities(batch, state)
-        total += Score(float(forward.sum()), float(backward.sum()), int(batch.lengths.sum()))
-    return total
+def evaluate(bilm: BiLM, batches: Iterable[LMBatch], ranks: Ranks) -> Score:
+    """Score the batches of an `EvalStream`, carrying the state from each to the next, every rank its share of the rows."""
+
+    def score_own_rows() -> Score:
+        total, state = Score(), None
+        for batch in batches:
+            own = batch.take(slice(ranks.rank, None, ranks.size))
+            if own.lengths.any():
+                forward, backward, state = bilm.log_probabilities(own, state or bilm.zero_state(len(own.lengths)))
+                predictions = int(own.lengths.sum()) if own.scored else 0
+                total += Score(float(forward.sum()), float(backward.sum()), predictions)
+        return total
+
+    return sum(ranks.run_on_all(score_own_rows), Score())

@@ -24,7 +24,7 @@ from pretraining import run_folder
 from pretraining.interruption import Interruption
 from pretraining.meter import ADVICE, Meter, memory_in_use
 from pretraining.optimizer import OPTIMIZERS, learning_rate
-from pretraining.perplexity import Score, evaluate, perplexity
+from pretraining.perplexity import evaluate, perplexity
 from pretraining.prefetch import prefetched
 from pretraining.resume import Progress, changed_settings, resume
 
@@ -177,27 +177,21 @@ class Trainer:
                 self._evaluate()
 
     def _evaluate(self) -> None:
-        """Compute the exact held-out perplexity, each rank on its share of the rows; save the best model so far as `best`.
+        """Compute the exact held-out perplexity; save the best model so far as `best`.
 
         Stops early if interrupted, and is then still due.
         """
         progress = self.progress
-        own_batches = (batch.take(slice(self.ranks.rank, None, self.ranks.size)) for batch in self.held_out)
-
-        def score_unless_interrupted() -> Score | None:
-            score = evaluate(self.bilm, takewhile(lambda _: not self.interruption.is_requested(), own_batches))
-            return None if self.interruption.is_requested() else score
-
+        batches = takewhile(lambda _: not self.interruption.is_requested(), self.held_out)
         try:
-            scores = self.ranks.run_on_all(score_unless_interrupted)
+            score = evaluate(self.bilm, batches, self.ranks)
         except LostRank:
             raise
         except Exception:  # e.g. the held-out files were deleted: save first
             self._save(str(progress.step))
             raise
-        if None in scores:
+        if self.ranks.any(self.interruption.is_requested()):
             return
-        score = sum(scores, Score())
         if not math.isfinite(score.mean):
             raise UserError(f"step {progress.step:,}: the held-out perplexity is not finite. {ADVICE}")
         is_best = progress.add_evaluation(score.mean)

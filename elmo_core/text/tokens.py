@@ -196,6 +196,7 @@ class LMBatch:
     backward_target: np.ndarray  # (B, T) int64 vocabulary ids
     lengths: np.ndarray  # (B,) int64 steps without padding: in training T
     position: dict | None = None  # in training: the stream's position after this batch
+    scored: bool = True  # in evaluation: if false, the batch is read only for the state after it
 
     def take(self, rows: slice) -> "LMBatch":
         """A batch of some rows, with only the tokens that they use; this batch if that is all of them."""
@@ -209,7 +210,7 @@ class LMBatch:
         tokens = Tokens(*(None if field is None else field[used] for field in fields))
         forward, backward = (pad_rows(half, lengths, steps) for half in np.split(inverse.ravel(), 2))
         targets = self.forward_target[rows], self.backward_target[rows]
-        return LMBatch(tokens, forward, backward, *targets, lengths, self.position)
+        return LMBatch(tokens, forward, backward, *targets, lengths, self.position, self.scored)
 
 
 class Lexicon:
