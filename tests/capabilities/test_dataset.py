@@ -251,7 +251,7 @@ def test_bad_corpus_names_the_file(tmp_path, vocabulary, monkeypatch, name, cont
     (tmp_path / name).write_bytes(content)
     for read in (
         lambda: next(TrainStream(Corpus(tmp_path / name), vocabulary, 1, 1)),
-        lambda: next(iter(EvalStream(Corpus(tmp_path / name), vocabulary, 1, 1))),
+        lambda: list(EvalStream(Corpus(tmp_path / name), vocabulary, 1, 1)),
         lambda: Corpus(tmp_path / name).count(vocabulary),
     ):
         with pytest.raises(UserError, match=message):

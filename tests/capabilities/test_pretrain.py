@@ -278,7 +278,7 @@ def test_an_evaluation_does_not_delay_a_stop_and_is_repeated(corpus, tmp_path, m
     evaluate, whole = run.evaluate, tmp_path / "whole"
     runs.pretrain(runs.flags(corpus, whole, max_steps=max_steps))
 
-    def interrupted(bilm, batches):
+    def interrupted(bilm, batches, ranks):
         signal.raise_signal(number)
         assert not list(batches), "the evaluation continues"
         return Score()

@@ -41,9 +41,9 @@ def char_ids(tokens: list[str]) -> np.ndarray:
 def lm_batch(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, input: str = "char") -> LMBatch:
     """One sentence per row, from its beginning; T = longest + 1."""
     lexicon = Lexicon(vocabulary, input)
-    rows = [dataset._Sentence(lexicon.ids([BOS, *sentence, EOS])[None]) for sentence in sentences]
-    lengths = np.array([sentence.n_left for sentence in rows], np.int64)
-    return dataset._lm_batch([(s, 0, s.n_left) for s in rows], lengths, lengths.max(), lexicon)
+    lengths = np.array([len(sentence) + 1 for sentence in sentences], np.int64)
+    ids = dataset._steps_of([[BOS, *sentence, EOS] for sentence in sentences], lexicon)
+    return dataset._lm_batch(ids, lengths, lengths.max(), lexicon)
 
 
 def random_bilm(dtype: str = "float32", seed: int = 1, scale: float = 2.0, **changes) -> BiLM:
