@@ -30,6 +30,7 @@ from pretraining.meter import Meter
 from pretraining.perplexity import Score
 
 KINDS = list(itertools.product(("char", "word"), ("adagrad", "adam")))
+ON_RANKS = [("char", "adagrad"), ("word", "adam")]
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +95,9 @@ def two_ranks(corpus, finished, tmp_path_factory):
         processes = runs.start_ranks("tests/support/rank_runs.py", [json.dumps(jobs)], folder)
         assert [process.wait(timeout=120) for process in processes] == [0, 0], (folder / "rank0").read_text()
 
-    run([(kind("whole", *k), None) for k in KINDS] + [(kind("parts", *k), 8) for k in KINDS])
+    run([(kind("whole", *k), None) for k in ON_RANKS] + [(kind("parts", *k), 8) for k in ON_RANKS])
     grown = runs.flags(corpus, folder / "grown", init_from_ckpt=finished / "20", allow_changes=True)
-    resumed = [kind("parts", *k, init_from_ckpt=folder / "parts-{}-{}".format(*k)) for k in KINDS]
+    resumed = [kind("parts", *k, init_from_ckpt=folder / "parts-{}-{}".format(*k)) for k in ON_RANKS]
     run([(argv, None) for argv in (*resumed, grown)])
     return folder
 
@@ -108,7 +109,7 @@ def assert_ranks_agree(name: Path) -> None:
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize(("input", "optimizer"), KINDS)
+@pytest.mark.parametrize(("input", "optimizer"), ON_RANKS)
 def test_on_two_ranks_too_a_resumed_run_equals_one_that_never_stopped(two_ranks, input, optimizer):
     whole, parts = (two_ranks / f"{name}-{input}-{optimizer}" for name in ("whole", "parts"))
     runs.assert_same(whole / "final", parts / "final")

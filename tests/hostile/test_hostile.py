@@ -29,7 +29,7 @@ from senses import occurrences
 from senses.page import write_page
 
 HERE = Path(__file__).parent
-SCRIPTS = sorted(path for path in PROJECT.glob("*.py") if "\ndef main(" in path.read_text(encoding="utf-8"))
+SCRIPTS = sorted(path for path in PROJECT.glob("*.py") if ".parser(" in path.read_text(encoding="utf-8"))
 NUMBERS = ("0", "-1", "1e30", "nan", "", "9" * 5000)
 KILLS = 5
 
