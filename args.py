@@ -127,6 +127,11 @@ DIR = {"type": Path, "metavar": "DIR"}
 CHECKPOINT = "checkpoint prefix or file, a folder (its latest checkpoint), or a published model's name"
 COMMON = {  # flags of several scripts
     "device": {"default": "auto", "help": "auto, cpu, gpu or gpu:N"},
+    "tf32": {
+        "choices": ("auto", "off"),
+        "default": "auto",
+        "help": "float32 products: in TF32 on GPUs that can, or full",
+    },
     "precision": {"choices": PRECISIONS, "default": PRECISIONS[0], "help": PRECISION},
     "init_from_ckpt": {"metavar": "CKPT", "help": CHECKPOINT},
     "seed": {"type": seed, "metavar": "N", "default": 2020, "help": "random seed"},

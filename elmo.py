@@ -202,7 +202,7 @@ class BiLM(nn.Layer):
 
         Those of a batch that is not scored are 0.
         """
-        with paddle.no_grad(), products.without_tf32():
+        with paddle.no_grad(), products.only("float32"):
             top, targets, packing, state = self._run_batch(batch, state, 0.0)
             scores = np.zeros((2, *batch.forward_target.shape))
             if batch.scored:
@@ -336,7 +336,7 @@ class _Encoder:
         def encode(group: Sequence[Sequence[str]]) -> Iterable:
             nonlocal state
             self._oov_counter.update(list(itertools.chain.from_iterable(group)))
-            with products.inference(device, self.precision):
+            with products.inference(device, self.precision, choice.tf32):
                 if long and len(group) == 1 and len(group[0]) > WINDOW_STEPS:
                     vectors, index, _ = table(group)
                     return [self.bilm.encode_long(vectors, index[0], choice, *long)]

@@ -56,7 +56,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     content.add_argument("--forget_sentences", action="store_true", help="omit sentence_to_index")
     run = parser.add_argument_group("run")
     arguments.add(run, "batch_size", help="sentences per batch")
-    arguments.add(run, "device", "precision")
+    arguments.add(run, "device", "tf32", "precision")
     run.add_argument("--shard", type=_shard, metavar="I/N", help="only share I of N of the parts: 0/2, 1/2")
     args = parser.parse_args(argv)
     for name in TEXT_FLAGS if args.vocab else ():
@@ -102,6 +102,7 @@ def embed_vocabulary(args: argparse.Namespace) -> None:
 def load(args: argparse.Namespace) -> "ELMoEmbedder":
     from elmo import ELMoEmbedder
 
+    runtime.set_device(args.device, args.tf32)
     layers = args.layers if args.mix is None else mix_weights(args.mix, args.init_from_ckpt)
     settings = (args.batch_size, args.device, layers, args.pool, args.dtype)
     return ELMoEmbedder(args.init_from_ckpt, *settings, precision=args.precision)

@@ -41,13 +41,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments.add(data, "dev_data_path", "vocab_file", "batch_size", "unroll_steps")
     arguments.add_settings(data, PretrainingSettings, "noise")
     run = parser.add_argument_group("run")
-    arguments.add(run, "device", "seed")
+    arguments.add(run, "device", "tf32", "seed")
     names = ("epochs", "max_steps", "log_freq", "eval_freq", "patience", "accumulate")
     arguments.add_settings(run, PretrainingSettings, *names)
     run.add_argument("--plot", action="store_true", help="plot the perplexities into loss.png at the end")
     run.add_argument("--visualdl", **arguments.DIR, help="also write the numbers of log.jsonl there, for VisualDL")
     arguments.add_settings(run, FixedSettings, "precision")
-    run.add_argument("--tf32", action="store_true", help="multiply float32 matrices in TF32, on GPUs that can")
     files = parser.add_argument_group("checkpoints")
     files.add_argument("--save_dir", **arguments.DIR, default=Path("checkpoints"), help="folder of the checkpoints")
     arguments.add_settings(files, PretrainingSettings, "save_freq", "keep")
@@ -69,10 +68,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     visualdl = import_optional("visualdl", "--visualdl") if args.visualdl else None
-    device = runtime.set_device(args.device)
+    device = runtime.set_device(args.device, args.tf32)
     args.precision = chosen_precision(args.precision, device)
     products.use(args.precision)
-    versions.allow_tf32(runtime.paddle, args.tf32)
     ranks = Ranks(advice="Resume with --init_from_ckpt.")
     if not ranks.is_main:
         log.setLevel("WARNING")
@@ -192,9 +190,10 @@ def log_summary(args: argparse.Namespace, trainer: Trainer, device: str, n_files
         parts[part] = parts.get(part, 0) + weight.size
     steps_per_epoch = math.ceil(counts.predictions / progress.tokens_per_step)
     candidates = f"{args.n_negative_samples:,} candidates: the perplexities below are estimates"
+    products_in = "TF32" if versions.tf32_allowed(runtime.paddle) else "float32"
     lines = (
         f"device        {device}, {processes} process{'es' * (processes > 1)}, products in "
-        f"{'bfloat16, logits in ' * (args.precision == 'bfloat16')}{'TF32' if args.tf32 else 'float32'}",
+        f"{'bfloat16, logits in ' * (args.precision == 'bfloat16')}{products_in}",
         f"parameters    {sum(parts.values()):,}: {', '.join(f'{part} {size:,}' for part, size in parts.items())}",
         f"text          {format_count(counts.tokens, 'tokens')} in {format_count(counts.sentences, 'sentences')}, "
         f"{format_count(n_files, 'files')}; {counts.unknown_share:.2%} outside the vocabulary of {words:,} words",

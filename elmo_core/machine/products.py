@@ -1,4 +1,4 @@
-"""The precision of matrix products: full float32, TF32 or bfloat16."""
+"""The precision of matrix products: float32, in TF32 where a GPU has it and nothing is scored, or bfloat16."""
 
 import contextlib
 from contextvars import ContextVar
@@ -33,19 +33,22 @@ def precision(name: str):
 
 
 @contextlib.contextmanager
-def without_tf32(name: str = "float32"):
-    """Compute products inside the block in this precision, in no other, whatever training uses."""
-    tf32 = versions.tf32_allowed(paddle)
-    versions.allow_tf32(paddle, False)
+def only(name: str, tf32: bool = False):
+    """Compute products inside the block in this precision, in no other, whatever training uses; unless tf32 is true."""
+    before = versions.tf32_allowed(paddle)
+    versions.allow_tf32(paddle, tf32)
     try:
         with precision(name):
             yield
     finally:
-        versions.allow_tf32(paddle, tf32)
+        versions.allow_tf32(paddle, before)
 
 
 @contextlib.contextmanager
-def inference(device: str, name: str = "float32"):
-    """Compute on a device, in this precision, without gradients; restores the caller's settings."""
-    with on_device(device), without_tf32(name), paddle.no_grad():
+def inference(device: str, name: str = "float32", tf32: bool = True):
+    """Compute on a device, in this precision, without gradients; restores the caller's settings.
+
+    tf32: use TF32 where the device has it.
+    """
+    with on_device(device), only(name, tf32 and versions.has_tf32(paddle, device)), paddle.no_grad():
         yield

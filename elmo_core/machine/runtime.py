@@ -170,12 +170,19 @@ def __getattr__(name: str):
     raise AttributeError(f"module 'runtime' has no attribute {name!r}")
 
 
-def set_device(name: str = "auto") -> str:
-    """Set the device (auto, cpu, gpu or gpu:N) and full float32 precision. Returns Paddle's name for the device."""
+def set_device(name: str = "auto", tf32: str = "auto") -> str:
+    """Set the device: auto, cpu, gpu or gpu:N. Returns Paddle's name for it.
+
+    tf32: auto: GPUs that have TF32 use it for products of float32; off: full float32.
+    """
     name = device_name(name)
     paddle = import_paddle()
     paddle.set_device(name)
-    versions.allow_tf32(paddle, False)
+    if tf32 == "off":
+        os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
+    versions.allow_tf32(paddle, versions.has_tf32(paddle, name))
+    if versions.has_tf32(paddle, name):
+        log.info(f"{name}: float32 products are computed in TF32 (full float32: NVIDIA_TF32_OVERRIDE=0)")
     if name.startswith("gpu") and (warning := versions.missing_kernels(paddle)):
         log.warning(warning)
     return name

@@ -3,6 +3,7 @@
 import functools
 import importlib.util
 import inspect
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,6 +38,17 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.match(r"\d+(?:\.\d+)*", version)[0].split("."))
 
 
+def has_tf32(paddle, device: str) -> bool:
+    """Whether a device can multiply float32 matrices in TF32, as those from the A100 on can, and may."""
+    is_forbidden = os.environ.get("NVIDIA_TF32_OVERRIDE") == "0"
+    return device.startswith("gpu") and not is_forbidden and capability(paddle, device) >= (8, 0)
+
+
+def capability(paddle, device: str) -> tuple[int, int]:
+    """The compute capability of a GPU, such as gpu:0."""
+    return paddle.device.cuda.get_device_capability(int(device.partition(":")[2] or 0))
+
+
 def tf32_allowed(paddle) -> bool:
     """Whether GPUs may multiply float32 matrices in TF32. CPU builds before Paddle 3 lack this setting."""
     switch = getattr(paddle.base.core, "get_cublas_switch", None)
@@ -46,7 +58,7 @@ def tf32_allowed(paddle) -> bool:
 def allow_tf32(paddle, allowed: bool) -> None:
     """Allow GPUs to compute float32 products in TF32, with 10 bits of mantissa instead of 23, or forbid it.
 
-    Paddle's default depends on its version. NVIDIA_TF32_OVERRIDE=0 in the environment also forbids it.
+    Paddle's default depends on its version.
     """
     for name in ("set_cublas_switch", "set_cudnn_switch"):
         if switch := getattr(paddle.base.core, name, None):

@@ -116,7 +116,7 @@ def kernels(device: str, equations: Callable) -> Callable | None:
     if not device.startswith("gpu") or os.environ.get("ELMO_FUSED") == "0":
         return None
     try:
-        major, minor = paddle.device.cuda.get_device_capability()
+        major, minor = versions.capability(paddle, device)
         cubin = nvrtc.compile(SOURCE.read_bytes(), f"sm_{major}{minor}")
         number = int(device.partition(":")[2] or 0)
         launch = nvrtc.Kernels(cubin, number, lambda: versions.current_stream(paddle)).launch
@@ -142,7 +142,7 @@ def difference(launch: Callable, equations: Callable) -> float:
     random, found = np.random.default_rng(0), []
     arrays = [[random.standard_normal(shape, np.float32) / 2 for shape in shapes] for _ in range(2)]
     for run in (partial(run_directions, launch), lambda *given: [equations(*given[:2], *t) for t in given[2]]):
-        with paddle.enable_grad(), products.without_tf32():
+        with paddle.enable_grad(), products.only("float32"):
             tensors = [[paddle.to_tensor(array, stop_gradient=False) for array in group] for group in arrays]
             outputs = list(itertools.chain.from_iterable(run(config, batch_sizes, tensors)))
             sum((x * x).sum() for x in outputs).backward()

@@ -37,7 +37,7 @@ class LanguageModelMethods:
         check_number("position", position, 0, len(sentence) - 1, integer=True)
         check_number("k", k, 1, integer=True)
         softmax, vocabulary = self._language_model()
-        with products.inference(self.device, self.precision):
+        with products.inference(self.device, self.precision, tf32=False):
             encoded, _ = self.bilm.encode(*self.token_table([sentence]))
             steps = position, len(sentence) - 1 - position  # words that each direction has read
             h = paddle.stack([side[step] for side, step in zip(encoded.layers[-1], steps, strict=True)])  # (2, P)
@@ -64,7 +64,7 @@ class LanguageModelMethods:
         def read(encoded: EncodedBatch, group: Sequence[Sequence[str]]) -> list[Surprisals]:
             return surprisals(softmax, vocabulary, group, encoded.layers[0], encoded.packing, math.log(base))
 
-        top = LayerChoice("each", [self.config.n_layers])
+        top = LayerChoice("each", [self.config.n_layers], tf32=False)
         return self._encoded(
             self._validated(sentences), self.token_table, self.device, None, read, top, carry_state=self.carry_state
         )

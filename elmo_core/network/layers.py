@@ -23,6 +23,7 @@ class LayerChoice:
     how: str
     indices: list[int]
     weights: list[float] | None = None  # of a sum, one per layer of the biLM
+    tf32: bool = True  # on GPUs that have it; False: full float32, for scores
     boundaries: bool = False  # include the vectors of `<S>` and `</S>`
 
     @property

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 
 from elmo_core.checks import check_option
-from elmo_core.machine import products
+from elmo_core.machine import products, versions
 from elmo_core.machine.runtime import on_device, paddle
 from elmo_core.messages import UserError
 from elmo_core.network import fused, onednn
@@ -30,7 +30,7 @@ def chosen_precision(name: str, device: str) -> str:
 def bfloat16_problem(device: str) -> str:
     """The reason why a device cannot multiply in bfloat16; empty if it can."""
     if device.startswith("gpu"):
-        capable = paddle.device.cuda.get_device_capability(int(device.partition(":")[2] or 0)) >= (8, 0)
+        capable = versions.capability(paddle, device) >= (8, 0)
         return "" if capable else "this GPU has no bfloat16 (an A100 or later has)"
     if problem := onednn.missing():
         return problem
@@ -46,7 +46,7 @@ def _bfloat16_is_faster(device: str) -> bool:
         weight.stop_gradient = True  # packed once
         seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
         for name in 8 * list(seconds):
-            with products.without_tf32(name):
+            with products.only(name, versions.has_tf32(paddle, device)):
                 began = time.perf_counter()
                 amp_matmul(x, weight)[0, 0].item()
                 seconds[name].append(time.perf_counter() - began)

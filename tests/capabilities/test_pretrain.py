@@ -501,7 +501,7 @@ def test_an_earlier_run_is_not_overwritten_by_accident(corpus, tmp_path):
     ("changes", "named"),
     [
         ({"batch_size": 4}, "batch_size was 5, is 4"),
-        ({"precision": "bfloat16", "tf32": True}, "precision was float32, is bfloat16"),
+        ({"precision": "bfloat16", "tf32": "off"}, "precision was float32, is bfloat16"),
         ({"seed": 1}, "seed was 2020, is 1"),
         ({"optimizer": "adam"}, "optimizer was adagrad, is adam"),
         ({"n_negative_samples": 0}, "n_negative_samples was 11, is 0"),

@@ -279,14 +279,23 @@ def test_arrays_go_to_a_gpu_by_way_of_the_host(monkeypatch, dtype):
         np.testing.assert_array_equal(tensor.numpy(), array)
 
 
-def test_tf32_is_off_unless_it_is_asked_for():
+def test_scores_and_cpus_do_without_tf32(monkeypatch):
     core = paddle.base.core
     if not hasattr(core, "get_cublas_switch"):
         pytest.skip(f"this build of paddle {paddle.__version__} has no TF32 to switch")
     versions.allow_tf32(paddle, True)
     assert core.get_cublas_switch() and core.get_cudnn_switch()
-    with products.without_tf32():
+    with products.only("float32"):
         assert not core.get_cublas_switch() and not core.get_cudnn_switch()
     assert core.get_cublas_switch()
+    with products.inference("cpu"):
+        assert not core.get_cublas_switch()
+    monkeypatch.setattr(versions, "has_tf32", lambda paddle, device: True)
+    versions.allow_tf32(paddle, False)
+    with products.inference("cpu"):
+        assert core.get_cublas_switch()
+    with products.inference("cpu", tf32=False):
+        assert not core.get_cublas_switch()
+    monkeypatch.undo()
     runtime.set_device("cpu")
     assert not core.get_cublas_switch() and not core.get_cudnn_switch()
