@@ -67,7 +67,7 @@ UNITS = {"M": 1e6, "million": 1e6, "billion": 1e9, "万": 1e4, "亿": 1e8}
 
 def numbers(text: str) -> set[float]:
     """The numbers that no language spells out: fractions, and those above twelve."""
-    text = re.sub(r"\]\([^)]*\)|^```bash.*?^```", "", text, flags=re.S | re.M)
+    text = re.sub(r"\]\([^)]*\)|^```(?:bash|python).*?^```", "", text, flags=re.S | re.M)
     found = re.findall(rf"(?<![\w.])(\d+(?:,\d{{3}})*)(\.\d+)?(?: ?({'|'.join(UNITS)})(?![A-Za-z]))?", text)
     values = {float(whole.replace(",", "") + part) * UNITS.get(unit, 1) for whole, part, unit in found}
     return {round(value, 9) for value in values if value > 12 or value % 1}
@@ -267,7 +267,7 @@ def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch,
     tiny.save(tiny.random_bilm(), readers_folder / "checkpoints" / "sample", "final")
     for flags in ("--input=sentences.txt --output=vectors.hdf5", "--vocab=vocab.txt --output=vocab_vectors.hdf5"):
         run_embed.main(["--init_from_ckpt=checkpoints", "--device=cpu", *flags.split()])
-    encoding, predicting, network, _, published, reading, fixed, tagger = [
+    encoding, predicting, network, _, published, reading, fixed, similar, tagger = [
         block for page in ("README.md", "docs/embedding.md", "LAC_demo/README.md") for block in python_blocks(page)
     ]
     width, space = 2 * tiny.CHAR["projection_dim"], {}
@@ -293,6 +293,8 @@ def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch,
     space["file"].close()
     exec(fixed, space)
     assert [array.shape for array in space["embedder"].encode(space["sentences"])] == [(3, 4, width), (3, 3, width)]
+    exec(similar, space)
+    assert capsys.readouterr().out == "[0.9  0.58]\n"
     exec(tagger, {})
 
 
