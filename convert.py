@@ -9,7 +9,7 @@
     python convert.py import options.json weights.hdf5 --vocab vocab.txt --softmax softmax.hdf5 --output DIR
     python convert.py import zhs.model.tar.bz2 --output DIR
     python convert.py import baike_elmo_checkpoint --vocab vocabulary_min5k.txt --output DIR
-    python convert.py import checkpoints/10000 --vocab vocab-15w.txt --output DIR
+    python convert.py import 10000.pdparams --vocab vocab-15w.txt --output DIR
     python convert.py import bilm_tf_save_dir --vocab vocab.txt --output DIR
     python convert.py import google_elmo_2 --output DIR
     python convert.py export checkpoints/10000 --output DIR
@@ -17,7 +17,7 @@
 
 list shows the published models. Some are bundled with the library. The others are downloaded by get, or when their name is
 given instead of a checkpoint to a script, ELMo(...) or ELMoEmbedder(...), and cached in $ELMO_HOME/models (default:
-~/.cache/elmo/models). Repeat the command to resume a broken download. Proxies are taken from the environment.
+~/.cache/elmo/models). Proxies are taken from the environment.
 ELMO_MIRROR=https://mirror.example/elmo replaces https://host/path by https://mirror.example/elmo/host/path, where
 `wget -x https://host/path` stores it. Without a network, give downloaded files, or a folder or archive with them, to --from.
 
@@ -27,16 +27,15 @@ import reads these formats, and recognises them by the names of the files unless
                files contain one, which bilm-tf does not dump, and its words (--vocab). Without a softmax it computes
                vectors but no perplexity. A word model (without char_cnn in options.json) always needs its words.
     manylangs  config.json, encoder.pkl and token_embedder.pkl of ELMoForManyLangs
-    tensorflow a folder of bilm-tf's training (its last checkpoint), with its words (--vocab) also the softmax and what
-               run_pretrain.py --init_from_ckpt needs to continue; or an unpacked module of TensorFlow Hub, such as
-               google/elmo, with its mix of the layers: ELMoEmbedder(DIR, layers="mix")
+    tensorflow a folder of bilm-tf's training (its last checkpoint), with its words (--vocab) also the softmax; or an
+               unpacked module of TensorFlow Hub, such as google/elmo, with its mix of the layers:
+               ELMoEmbedder(DIR, layers="mix")
     fluid      the parameter folder of PaddlePaddle's ELMo for Fluid 1.4, a word model; needs --vocab
-    paddlenlp  a checkpoint of PaddleNLP's ELMo example; needs --vocab
+    paddle     a .pdparams file of PaddleNLP's ELMo example, with its words (--vocab); or of
+               paddle.save(bilm.state_dict(), FILE), next to the model's config.json and vocab.txt
 
-`fluid`, `manylangs`, `paddlenlp` and `tensorflow` as commands are the same as import with this --format.
-
-export writes the files of bilm-tf. Importing them again gives the same checkpoint bit for bit (except that a forget bias
-other than 1 is added to the biases, with rounding) and detects damaged values.
+export writes the files of bilm-tf. Importing them again gives a model with the same vectors bit for bit (except that a
+forget bias other than 1 is added to the biases, with rounding).
 
 half rounds a checkpoint's weights to float16, which halves the file. They are loaded as float32.
 
@@ -55,9 +54,8 @@ import script
 from elmo_core.config import ELMoConfig
 from elmo_core.files import disk
 from elmo_core.messages import UserError, format_count, log
+from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import bilm_tf, checkpoint, formats, model_files, published
-
-ALIASES = ("fluid", "manylangs", "paddlenlp", "tensorflow")  # of import, for the format of this name
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -75,13 +73,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     checksums = "checksums that files of the model must have; otherwise it is not installed"
     get.add_argument("--sha256", nargs="+", default=[], metavar="DIGEST", help=checksums)
 
-    def command(name: str, help: str, aliases: Sequence[str] = ()) -> argparse.ArgumentParser:
-        subparser = commands.add_parser(name, help=help, aliases=aliases)
+    def command(name: str, help: str) -> argparse.ArgumentParser:
+        subparser = commands.add_parser(name, help=help)
         subparser.add_argument("--output", type=Path, required=True, metavar="DIR", help="a new folder")
         return subparser
 
-    importer = command("import", "convert another program's model to a checkpoint", aliases=ALIASES)
-    paths = "the model's files, or a folder or archive with them, e.g. NLPL's; or a PaddleNLP checkpoint's prefix"
+    importer = command("import", "convert another program's model to a checkpoint")
+    paths = "the model's files, or a folder or archive with them, e.g. NLPL's"
     importer.add_argument("paths", type=Path, nargs="*", metavar="PATH", help=paths)
     importer.add_argument("--format", choices=formats.READERS, help="default: recognised by the names of the files")
     importer.add_argument("--options", **arguments.FILE, help="bilm-tf's options.json, whatever its name")
@@ -106,8 +104,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     if "output" in args:
         disk.check_output_folder("--output", args.output)
-    commands = {"list": show_published, "get": get_published, "export": export_bilm, "half": write_half}
-    commands.get(args.command, import_model)(args)
+    commands = {"list": show_published, "get": get_published, "import": import_model}
+    commands |= {"export": export_bilm, "half": write_half}
+    commands[args.command](args)
 
 
 def show_published(args: argparse.Namespace) -> None:
@@ -138,26 +137,22 @@ def get_published(args: argparse.Namespace) -> None:
 
 def import_model(args: argparse.Namespace) -> None:
     """Convert another program's model to a checkpoint."""
-    format_name = args.command if args.command in ALIASES else "bilm-tf" if args.options else args.format
     # archives are unpacked on the disk of the output
     parent = next(folder for folder in args.output.absolute().parents if folder.exists())
-    model = formats.read(args.paths, parent, format_name, args.vocab, args.softmax)
+    format_name = "bilm-tf" if args.options else args.format
+    config, params, vocabulary = formats.read_foreign(args.paths, parent, format_name, args.vocab, args.softmax)
     log.info(f"read          {', '.join(map(str, args.paths))}")
-    write_checkpoint(args.output, *model)
-    if model.progress:
-        log.info(f"step          {model.progress['step']:,}; run_pretrain.py --init_from_ckpt={args.output} continues")
+    write_checkpoint(args.output, config, params, vocabulary)
 
 
 def export_bilm(args: argparse.Namespace) -> None:
     _, config, params, vocabulary = model_files.read_model(args.checkpoint, softmax=None)
     describe(config, params)
     with disk.atomic_folder(args.output) as folder:
-        bilm_tf.write(folder, config, params, vocabulary)
+        bilm_tf.write_bilm_tf(folder, config, params)
         if vocabulary:
             checkpoint.save_vocabulary(folder, vocabulary)
     log.info(f"saved         {', '.join(sorted(path.name for path in args.output.iterdir()))} in {args.output}")
-    for note in bilm_tf.compatibility_notes(config):
-        log.warning(f"note          {note}")
 
 
 def write_half(args: argparse.Namespace) -> None:
@@ -170,10 +165,11 @@ def write_half(args: argparse.Namespace) -> None:
     log.info(f"size          {(args.output / f'{checkpoint.FINAL}{checkpoint.PARAMS}').stat().st_size:,} bytes")
 
 
-def write_checkpoint(output: Path, config: ELMoConfig, params: Mapping, *others) -> None:
-    """Write a checkpoint. others: the vocabulary, and the optimizer and progress of an imported training."""
+def write_checkpoint(
+    output: Path, config: ELMoConfig, params: Mapping[str, np.ndarray], vocabulary: Vocabulary | None
+) -> None:
     describe(config, params)
-    checkpoint.save_model(output, config, params, *others)
+    checkpoint.save_model(output, config, params, vocabulary)
     log.info(f"saved         {output / checkpoint.FINAL}{checkpoint.PARAMS}")
 
 

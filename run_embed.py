@@ -93,7 +93,8 @@ def embed_vocabulary(args: argparse.Namespace) -> None:
         raise UserError(f"--output {args.output} exists. Choose another, or delete it.")
     words, embedder = token_vectors.read_words(args.vocab), load(args)
     chunks = (words[begin : begin + WORDS_PER_CHUNK] for begin in range(0, len(words), WORDS_PER_CHUNK))
-    token_vectors.write(args.output, words, embedder.config.projection_dim, map(embedder.encode_tokens, chunks))
+    vectors = map(embedder.encode_tokens, chunks)
+    token_vectors.write_token_vectors(args.output, words, embedder.config.projection_dim, vectors)
     if embedder.oov_share:
         log.warning(f"{embedder.oov_share:.1%} of the words are not in the model's vocabulary and get {UNK}'s vector.")
     log.info(f"wrote         {args.output}, {format_count(len(words), 'vectors')}")

@@ -84,7 +84,7 @@ class PrecomputedTable(TokenTable):
     def from_file(cls, path: Path, vocabulary: Path, width: int) -> "PrecomputedTable":
         from elmo_core.weights import token_vectors  # and with it h5py: only here
 
-        words, vectors = token_vectors.read(path, vocabulary, width)
+        words, vectors = token_vectors.read_token_vectors(path, vocabulary, width)
         return cls(path, vectors, {word: row for row, word in enumerate(words)})
 
     def __reduce__(self):

@@ -17,7 +17,6 @@ UTF16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
 BIG5 = ("big5", "cp950", "big5-hkscs")  # cp950 is that of Windows
 BLOCK_BYTES = 1 << 22  # in memory at once
 MAX_ENTRIES = 2_500_000  # of a dictionary, which takes up to 200 bytes each in memory
-MAX_LINE = 1 << 26  # bytes of a line in a compressed file, unless the file is longer
 
 
 class NotUTF8(UserError):
@@ -55,11 +54,9 @@ def blocks(path: Path, encoding: str = "UTF-8") -> Iterator[str]:
 
 def byte_blocks(path: Path, size: int) -> Iterator[tuple[bytes, int]]:
     """Yield the bytes of a file, plain or gzip, in blocks of whole lines, each with its size on disk."""
-    with streams.open_file(path) as file:
-        position, longest = 0, max(MAX_LINE, os.fstat(file.fileno()).st_size)
-        while block := file.read(size) + (rest := file.readline(longest)):
-            if len(rest) == longest and not rest.endswith(b"\n"):
-                raise UserError(f"{path}: it unpacks to a line of more than {longest:,} bytes.")
+    with streams.damage_named(path), streams.open_file(path) as file:
+        position = 0
+        while block := file.read(size) + file.readline():
             end = os.lseek(file.fileno(), 0, os.SEEK_CUR)
             yield block, end - position
             position = end

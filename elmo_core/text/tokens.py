@@ -56,30 +56,27 @@ class Vocabulary:
             raise UserError(f"{source}:{_first_error(self.tokens, lines or count(1))}")
 
     @classmethod
-    def from_file(cls, path: str | Path, alphabet: Alphabet = BYTES, any_order: bool = False) -> "Vocabulary":
-        """Read a vocabulary file: UTF-8, one token per line.
-
-        PaddleNLP's files have no special tokens, or its own in the first lines: these are replaced by ours.
-        any_order: as in bilm-tf, the special tokens may be in any lines. They become the first; `rows` has all old rows.
-        """
-        path = Path(path)
-        check_input(path, "a vocabulary, one token per line, as `preprocess.py vocab` writes it")
-        tokens, lines, order = read_entries(path), None, SPECIAL_TOKENS.index
-        if not tokens:
-            raise UserError(f"{path}: the file is empty. `preprocess.py vocab` writes a vocabulary.")
-        if not PADDLENLP_SPECIAL_TOKENS.union(SPECIAL_TOKENS).intersection(tokens):
-            log.info(f"{path} has no special tokens: adding {', '.join(SPECIAL_TOKENS)} to its {len(tokens):,} words.")
-            tokens, lines = [*SPECIAL_TOKENS, *tokens], count(1 - len(SPECIAL_TOKENS))
-        elif set(tokens[:4]) == PADDLENLP_SPECIAL_TOKENS:
+    def from_file(cls, path: str | Path, alphabet: Alphabet = BYTES) -> "Vocabulary":
+        """Read a vocabulary file: UTF-8, one token per line. Ours replace PaddleNLP's special tokens, or are added."""
+        tokens = _read_vocabulary(Path(path))
+        if set(tokens[:4]) == PADDLENLP_SPECIAL_TOKENS:
             log.info(f"{path} begins with PaddleNLP's special tokens: {', '.join(SPECIAL_TOKENS)} replace them.")
-            tokens, lines = [*SPECIAL_TOKENS, *tokens[4:]], count(2)
-        elif any_order:
-            kept = [n for n, token in enumerate(tokens, 1) if token != "!!!MAXTERMID"]  # which bilm-tf skips
-            lines = sorted(kept, key=lambda n: order(token) if (token := tokens[n - 1]) in SPECIAL_TOKENS else 3)
-            tokens = [tokens[n - 1] for n in lines]
-        vocabulary = cls(tokens, path, alphabet, lines)
-        if isinstance(lines, list) and lines != kept:
-            vocabulary.rows = np.searchsorted(kept, lines)
+            return cls([*SPECIAL_TOKENS, *tokens[4:]], path, alphabet, count(2))
+        if PADDLENLP_SPECIAL_TOKENS.union(SPECIAL_TOKENS).isdisjoint(tokens):
+            log.info(f"{path} has no special tokens: adding {', '.join(SPECIAL_TOKENS)} to its {len(tokens):,} words.")
+            return cls([*SPECIAL_TOKENS, *tokens], path, alphabet, count(1 - len(SPECIAL_TOKENS)))
+        return cls(tokens, path, alphabet)
+
+    @classmethod
+    def from_bilm_file(cls, path: Path) -> "Vocabulary":
+        """Read bilm-tf's file, with the special tokens in any lines: they become the first, and `rows` has the old rows."""
+        tokens = list(enumerate(_read_vocabulary(path), 1))
+        tokens = [(line, token) for line, token in tokens if token != "!!!MAXTERMID"]  # which bilm-tf skips
+        order = {token: place - len(SPECIAL_TOKENS) for place, token in enumerate(SPECIAL_TOKENS)}
+        rows = sorted(range(len(tokens)), key=lambda row: order.get(tokens[row][1], 0))
+        lines, tokens = zip(*(tokens[row] for row in rows), strict=True)
+        vocabulary = cls(tokens, path, lines=lines)
+        vocabulary.rows = np.array(rows)
         return vocabulary
 
     @classmethod
@@ -145,6 +142,13 @@ class Vocabulary:
     def identity(self) -> str:
         """Number of tokens and a short fingerprint."""
         return f"{len(self):,} tokens (SHA-1 {self.fingerprint[:12]})"
+
+
+def _read_vocabulary(path: Path) -> list[str]:
+    check_input(path, "a vocabulary, one token per line, as `preprocess.py vocab` writes it")
+    if not (tokens := read_entries(path)):
+        raise UserError(f"{path}: the file is empty. `preprocess.py vocab` writes a vocabulary.")
+    return tokens
 
 
 def _first_error(tokens: list[str], lines: Iterable[int]) -> str:

@@ -1,46 +1,63 @@
-"""Weights of other programs: checked when they are taken, converted to our layout."""
+"""Tables of weights: which arrays of another program make which weights of ours."""
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from elmo_core.config import ELMoConfig
 from elmo_core.files.hdf5_file import ArrayFile
-from elmo_core.messages import UserError
+
+Conversion = Callable[[np.ndarray], np.ndarray]
 
 
-class ForeignWeights(ArrayFile):
-    """Weights by name, from a file or folder of another program. unused: the names that have not been taken."""
+class Item(NamedTuple):
+    """An array of another program, and the weights of ours that it makes."""
 
-    def __init__(self, arrays: Mapping[str, np.ndarray], path: Path):
-        super().__init__(path, arrays)
-        self.unused = set(arrays)
+    name: str
+    shape: tuple[int, ...]
+    weights: Mapping[str, Conversion]
 
-    def shape(self, name: str, n_axes: int) -> tuple[int, ...]:
-        """The shape of an array, which tells a size of the model. Raises unless it has this many axes."""
-        if name not in self.datasets or self.datasets[name].ndim != n_axes:
-            raise UserError(f"{self.path}: there is no {name} with {n_axes} axes. {self.contents()}")
-        return self.datasets[name].shape
-
-    def take(self, name: str, *shape: int) -> np.ndarray:
-        """Return an array in float32. Raises unless it has this shape and only finite values."""
-        self.check(name, shape, "the rest of the model")
-        self.unused.discard(name)
-        return self.array(name)
-
-    def convolutions(self, prefix: str, config: ELMoConfig, *axes: int) -> dict[str, np.ndarray]:
-        """Kernels (number, C, *axes, width), axes of length 1, as our matrices (width * C, number); and biases."""
-        weights = {}
-        for k, (width, number) in enumerate(config.filters):
-            kernel = self.take(f"{prefix}{k}.weight", number, config.character_dim, *axes, width)
-            kernel = kernel.reshape(number, config.character_dim, width).transpose(2, 1, 0)
-            weights[f"convolutions.{k}.weight"] = kernel.reshape(-1, number)
-            weights[f"convolutions.{k}.bias"] = self.take(f"{prefix}{k}.bias", number)
-        return weights
+    def converted(self, array: np.ndarray) -> dict[str, np.ndarray]:
+        return {ours: np.ascontiguousarray(convert(array)) for ours, convert in self.weights.items()}
 
 
-def reorder_gates(array: np.ndarray, order: str) -> np.ndarray:
+def read_items(file: ArrayFile, items: Iterable[Item]) -> dict[str, np.ndarray]:
+    """Read the weights that a table lists. Items that make the same weight add up."""
+    weights: dict[str, np.ndarray] = {}
+    for item in items:
+        for ours, array in item.converted(file.take(item.name, item.shape)).items():
+            weights[ours] = weights[ours] + array if ours in weights else array
+    return weights
+
+
+def same(array: np.ndarray) -> np.ndarray:
+    return array
+
+
+def transposed(array: np.ndarray) -> np.ndarray:
+    return array.T
+
+
+def gates(order: str) -> Conversion:
     """Reorder the gates of an LSTM's weights (..., 4H) from `order` to ours: i, g, f, o."""
-    gates = dict(zip(order, np.split(array, 4, axis=-1), strict=True))
-    return np.ascontiguousarray(np.concatenate([gates[gate] for gate in "igfo"], axis=-1))
+    return partial(_reorder_gates, [order.index(gate) for gate in "igfo"])
+
+
+def _reorder_gates(places: list[int], array: np.ndarray) -> np.ndarray:
+    parts = np.split(array, 4, axis=-1)
+    return np.concatenate([parts[place] for place in places], axis=-1)
+
+
+def convolutions(config: ELMoConfig, prefix: str, *axes: int) -> Iterable[Item]:
+    """List kernels (number, C, *axes, width), axes of length 1, which become (width * C, number), and their biases."""
+    for k, (width, number) in enumerate(config.filters):
+        shape, ours = (number, config.character_dim, *axes, width), f"token_encoder.convolutions.{k}"
+        yield Item(f"{prefix}{k}.weight", shape, {f"{ours}.weight": _matrix_of_kernel})
+        yield Item(f"{prefix}{k}.bias", (number,), {f"{ours}.bias": same})
+
+
+def _matrix_of_kernel(kernel: np.ndarray) -> np.ndarray:
+    number, dim, width = kernel.shape[0], kernel.shape[1], kernel.shape[-1]
+    return kernel.reshape(number, dim, width).transpose(2, 1, 0).reshape(-1, number)

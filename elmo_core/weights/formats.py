@@ -1,32 +1,41 @@
 """Read models of other projects as they are published: single files, folders or archives, in any supported format."""
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import shutil
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.files.disk import check_input
-from elmo_core.files.hdf5_file import ArrayFile, HDF5File, quoted
+from elmo_core.files.disk import check_input, read_json
+from elmo_core.files.hdf5_file import open_hdf5, quoted
+from elmo_core.files.streams import damage_named
 from elmo_core.messages import UserError, join_names
 from elmo_core.text.tokens import Vocabulary
-from elmo_core.weights import bilm_tf, checkpoint, fluid, manylangs, paddlenlp, tensorflow, tensorflow_models
-from elmo_core.weights.archives import unpacked
+from elmo_core.weights import bilm_tf, tensorflow
+from elmo_core.weights.fluid import read_fluid
+from elmo_core.weights.manylangs import read_manylangs
+from elmo_core.weights.paddlenlp import LSTM, read_paddlenlp
+from elmo_core.weights.pickles import read_paddle
+from elmo_core.weights.tensorflow_models import read_bilm_arrays, read_bilm_checkpoint
+
+PDPARAMS = ".pdparams"
 
 
 class Model(NamedTuple):
-    """A model under our names, and the optimizer and progress of its training if they are known."""
+    """A model under our names."""
 
     config: ELMoConfig
     weights: dict[str, np.ndarray]
-    vocabulary: Vocabulary | None = None
-    optimizer: dict[str, np.ndarray] | None = None
-    progress: dict[str, Any] | None = None
+    vocabulary: Vocabulary | None
 
 
-def read(
+def read_foreign(
     paths: Sequence[Path],
     parent: Path,
     format_name: str | None = None,
@@ -38,50 +47,72 @@ def read(
     format_name: a key of READERS; None: recognise it by the names of the files.
     vocabulary, softmax: files that are not among the paths.
     """
-    for ending in (checkpoint.PARAMS, tensorflow.INDEX):  # a path may be a checkpoint's prefix
+    for ending in (PDPARAMS, tensorflow.INDEX):  # a path may be a checkpoint's prefix
         paths = [Path(f"{path}{ending}") if Path(f"{path}{ending}").is_file() else path for path in paths]
     for path in paths:
         if not path.is_dir():
             check_input(path, "a file, folder or archive of a pretrained model")
     with ExitStack() as stack:
-        sources = [stack.enter_context(unpacked(path, parent)) for path in paths]
+        sources = [stack.enter_context(_unpacked(path, parent)) for path in paths]
         entries = [path for source in sources for path in (sorted(source.rglob("*")) if source.is_dir() else [source])]
         files = [path for path in entries if path.is_file()]
         format_name = format_name or _recognise(files)
         if (softmax and format_name not in ("bilm-tf", "tensorflow")) or (vocabulary and format_name == "manylangs"):
             raise UserError(f"{softmax or vocabulary} has no effect: the format {format_name} has no such file.")
-        return Model(*READERS[format_name][1](files, vocabulary, softmax))
+        return READERS[format_name][1](files, vocabulary, softmax)
+
+
+@contextmanager
+def _unpacked(path: Path, parent: Path) -> Iterator[Path]:
+    """Yield a temporary folder inside `parent` with an archive's files, or the path itself if it is not an archive."""
+    with damage_named(path):
+        kind = path.is_file() and ("zip" if zipfile.is_zipfile(path) else "tar" if tarfile.is_tarfile(path) else "")
+    if not kind:
+        yield path
+        return
+    if kind == "tar" and not hasattr(tarfile, "data_filter"):
+        raise UserError(f"{path}: unpacking needs Python 3.10.12, 3.11.4 or later. Unpack it, and name the folder.")
+    options = {"filter": "data"} if kind == "tar" else {}  # never outside of the folder; zip needs no filter
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", suffix=".tmp", dir=parent) as folder:
+        with damage_named(path):
+            shutil.unpack_archive(path, folder, kind, **options)
+        try:
+            yield Path(folder)
+        except UserError as error:  # which names a file in the temporary folder
+            raise UserError(str(error).replace(folder, str(path))) from error
 
 
 def _recognise(files: Sequence[Path]) -> str:
-    """The only format with the ending of a file; "tensorflow" also if there are bilm-tf's options, as in its own folders."""
+    """Return the only format with the ending of a file; "tensorflow" also if there are bilm-tf's options, as it has."""
     found = [name for name, (ending, _) in READERS.items() if any(path.name.endswith(ending) for path in files)]
     found = ["tensorflow"] if "tensorflow" in found else found
     if len(found) != 1:
         expected = join_names([f"{ending} ({name})" for name, (ending, _) in READERS.items()])
-        names = quoted(sorted(path.name for path in files)) or "no files"
-        raise UserError(f"The format is not clear: found {names}, expected one of {expected}. Set `format`.")
+        raise UserError(f"The format is not clear: found {_names(files)}, expected one of {expected}. Set `format`.")
     return found[0]
+
+
+def _names(files: Collection[Path]) -> str:
+    return quoted(sorted(path.name for path in files)) or "no files"
 
 
 def is_vocabulary(path: Path) -> bool:
     return path.is_file() and path.name.endswith((".txt", ".txt.gz")) and "vocab" in path.name
 
 
-def _vocabulary(files: Sequence[Path], path: Path | None) -> Vocabulary:
-    """Read the vocabulary at a path, or the first one among the files."""
+def _find_vocabulary(files: Sequence[Path], path: Path | None) -> Path:
+    """Return the vocabulary that is given, or the first one among the files."""
     path = path or next(filter(is_vocabulary, files), None)
     if path is None:
         raise UserError("This model needs its vocabulary: a text file with one word per line.")
-    return Vocabulary.from_file(path)
+    return path
 
 
 def _single_file(files: Sequence[Path], ending: str) -> Path:
-    """The only file whose name has this ending. Raises if there is none or more than one."""
+    """Return the only file whose name has this ending. Raise if there is none or more than one."""
     matches = [path for path in files if path.name.endswith(ending)]
     if len(matches) != 1:
-        names = quoted(sorted(path.name for path in files)) or "no files"
-        raise UserError(f"{len(matches)} files end with {ending}, expected one. Found {names}.")
+        raise UserError(f"{len(matches)} files end with {ending}, expected one. Found {_names(files)}.")
     return matches[0]
 
 
@@ -90,14 +121,14 @@ def _read_bilm_tf(files: Sequence[Path], vocabulary: Path | None, softmax: Path 
     released = [path for path in files if path.name.endswith(bilm_tf.RELEASED_SOFTMAX)]
     softmax, files = softmax or next(iter(released), None), [path for path in files if path not in released]
     if len(files) == 2 and files[1].suffix != ".json":
-        options_path, weights_path = files
+        options, weights_path = files
     else:
         only_json = sum(path.suffix == ".json" for path in files) == 1  # whatever its name
-        options_path = _single_file(files, ".json" if only_json else "options.json")
+        options = _single_file(files, ".json" if only_json else "options.json")
         weights_path = _single_file(files, ".hdf5")
-    with HDF5File(weights_path, "bilm-tf's weights") as weights:
-        words = _words(files, vocabulary, softmax, weights)
-        config, params = bilm_tf.read(bilm_tf.read_options(options_path), options_path, weights, words, softmax)
+    with open_hdf5(weights_path, "bilm-tf's weights") as weights:
+        words = _bilm_vocabulary(files, vocabulary, softmax, weights.arrays)
+        config, params = bilm_tf.read_arrays(bilm_tf.read_options(options), options, weights, words, softmax)
     return Model(config, params, words if config.vocab_size else None)
 
 
@@ -109,33 +140,46 @@ def _read_tensorflow(files: Sequence[Path], vocabulary: Path | None, softmax: Pa
     files = [*files, *sorted(index.parent.iterdir())]
     options = [path for path in files if path.name.endswith(bilm_tf.OPTIONS)]
     options_path = min(options, key=lambda path: len(path.name), default=None)
-    weights = tensorflow_models.BiLMCheckpoint(index)
-    words = _words(files, vocabulary, softmax, weights)
-    return Model(*tensorflow_models.read(weights, options_path, words, softmax))
+    weights, module = read_bilm_arrays(index)
+    words = _bilm_vocabulary(files, vocabulary, softmax, weights.arrays)
+    config, params = read_bilm_checkpoint(weights, module, options_path, words, softmax)
+    return Model(config, params, words if config.vocab_size else None)
 
 
-def _words(files: Sequence[Path], path: Path | None, softmax: Path | None, weights: ArrayFile) -> Vocabulary | None:
-    """The vocabulary of a model with bilm-tf's names, if it has a use for one."""
-    has_words = not {"embedding", *bilm_tf.SOFTMAX}.isdisjoint(weights.datasets)
-    path = path or (next(filter(is_vocabulary, files), None) if softmax or has_words else None)
-    return Vocabulary.from_file(path, any_order=True) if path else None
+def _bilm_vocabulary(
+    files: Sequence[Path], path: Path | None, softmax: Path | None, names: Collection[str]
+) -> Vocabulary | None:
+    """Read the vocabulary of a model with arrays of these names, if it has a use for one."""
+    has_words = softmax or not {"embedding", *bilm_tf.SOFTMAX}.isdisjoint(names)
+    path = path or (next(filter(is_vocabulary, files), None) if has_words else None)
+    return Vocabulary.from_bilm_file(path) if path else None
 
 
 def _read_fluid(files: Sequence[Path], vocabulary: Path | None, _: None) -> Model:
-    words = _vocabulary(files, vocabulary)
-    return *fluid.read(_single_file(files, "embedding_para").parent, words), words
+    words = Vocabulary.from_file(_find_vocabulary(files, vocabulary))
+    return Model(*read_fluid(_single_file(files, "embedding_para").parent, words), words)
 
 
-def _read_paddlenlp(files: Sequence[Path], vocabulary: Path | None, _: None) -> Model:
-    words = _vocabulary(files, vocabulary)
-    return *paddlenlp.read(_single_file(files, checkpoint.PARAMS), words), words
+def _read_paddle(files: Sequence[Path], vocabulary: Path | None, _: None) -> Model:
+    """Read the file of PaddleNLP's example, or of `paddle.save(bilm.state_dict(), path)` with the model's config.json."""
+    path = _single_file(files, PDPARAMS)
+    arrays = read_paddle(path)
+    if any(name.startswith(LSTM) for name in arrays):
+        words = Vocabulary.from_file(_find_vocabulary(files, vocabulary))
+        return Model(*read_paddlenlp(path, arrays, words), words)
+    config_path = path.with_name("config.json")
+    config = ELMoConfig.from_dict(read_json(config_path, "the configuration of the model in this folder").get("model"))
+    words = Vocabulary.from_file(_find_vocabulary(files, vocabulary)) if config.vocab_size else None
+    if words and len(words) != config.vocab_size:
+        raise UserError(f"{words.source}: found {words.identity}, expected {config.vocab_size:,} as in {config_path}.")
+    return Model(config, arrays, words)
 
 
 # by format: the ending of the name of a file that only this format has, and a function of files, vocabulary and softmax
 READERS: dict[str, tuple[str, Callable[..., Model]]] = {
     "bilm-tf": (bilm_tf.OPTIONS, _read_bilm_tf),
     "tensorflow": (tensorflow.INDEX, _read_tensorflow),
-    "manylangs": ("encoder.pkl", lambda files, *_: manylangs.read(_single_file(files, "encoder.pkl").parent)),
+    "manylangs": ("encoder.pkl", lambda files, *_: Model(*read_manylangs(_single_file(files, "encoder.pkl").parent))),
     "fluid": ("embedding_para", _read_fluid),
-    "paddlenlp": (checkpoint.PARAMS, _read_paddlenlp),
+    "paddle": (PDPARAMS, _read_paddle),
 }

@@ -11,6 +11,7 @@ with no forget bias beyond the stored one. Sentences have <bos> and <eos>, and s
 """
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,31 +19,29 @@ import numpy as np
 
 from elmo_core.config import FILTERS, MAX_CHARS, ELMoConfig
 from elmo_core.files.disk import check_input, read_json
+from elmo_core.files.hdf5_file import ArrayFile
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.characters import CodePoints
 from elmo_core.text.text_files import read_entries
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_core.weights import torch_files
-from elmo_core.weights.arrays import ForeignWeights, reorder_gates
+from elmo_core.weights.arrays import Item, convolutions, gates, read_items, same, transposed
+from elmo_core.weights.pickles import read_torch
 
 # known configurations whose files were not published: char_dim, word_dim, P, H
 KNOWN = re.compile(r"cnn_(\d{1,9})_(\d{1,9})_(\d{1,9})_(\d{1,9})_sample\.json")
 SPECIAL = ("<bos>", "<eos>", "<oov>")  # in the order of SPECIAL_TOKENS
 PAD = "<pad>"
+TABLE = "word_emb_layer.embedding.weight"
 
 
-def read(folder: Path) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary]:
+def read_manylangs(folder: Path) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary]:
     """Read the model in a folder under our names, with its words and characters."""
-    network = _network(folder)
-    encoder, tokens = network["encoder"], network["token_embedder"]
-    word_ids = _dictionary(folder / "word.dic") if tokens["word_dim"] else None
-    character_ids = _dictionary(folder / "char.dic") if tokens["char_dim"] else None
+    encoder, tokens = _network(folder)
+    word_ids = _dictionary(folder / "word.dic") if tokens["word_dim"] else {}
+    character_ids = _dictionary(folder / "char.dic") if tokens["char_dim"] else {}
     words, rows = _words(word_ids, folder) if word_ids else (list(SPECIAL_TOKENS), [])
-    alphabet = {"alphabet": "code points"}
-    if character_ids:
-        if missing := [name for name in CodePoints.NAMES if name not in character_ids]:
-            raise UserError(f"{folder / 'char.dic'}: there is no {missing[0]}.")
-        alphabet["n_characters"] = max(character_ids.values()) + 1
+    if character_ids and (missing := [name for name in CodePoints.NAMES if name not in character_ids]):
+        raise UserError(f"{folder / 'char.dic'}: there is no {missing[0]}.")
     try:
         config = ELMoConfig(
             input="char+word" if word_ids and character_ids else "word" if word_ids else "char",
@@ -58,35 +57,75 @@ def read(folder: Path) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary]:
             cell_clip=float(encoder["cell_clip"] or 0),
             proj_clip=float(encoder["proj_clip"] or 0),
             forget_bias=0.0,
-            **alphabet,
+            alphabet="code points",
+            **({"n_characters": max(character_ids.values()) + 1} if character_ids else {}),
         )
     except (UserError, TypeError, ValueError) as error:
         raise UserError(f"{folder / 'config.json'}: {error}") from error
     if config.input == "char" and config.n_filters == config.projection_dim:
         raise UserError(f"{folder}: a character model with as many filters as P is not supported.")
-    token_source, lstm_source = (
-        ForeignWeights(torch_files.read(folder / name), folder / name) for name in ("token_embedder.pkl", "encoder.pkl")
-    )
-    weights = _token_weights(token_source, config, np.array(rows, np.int64), word_ids)
-    weights |= _lstm_weights(lstm_source, config)
-    return config, weights, Vocabulary(words, folder / "word.dic", CodePoints(character_ids or {}))
+    source = ArrayFile(folder / "token_embedder.pkl", read_torch(folder / "token_embedder.pkl"))
+    weights = read_items(source, encoder_layout(config))
+    if word_ids:
+        table = source.take(TABLE, (len(word_ids), config.word_dim))
+        if max(rows) >= len(table):
+            raise UserError(f"{source.path}: {TABLE} has {len(table):,} rows, but word.dic has the id {max(rows):,}.")
+        weights["token_encoder.words.weight"] = table[rows]
+    if config.input == "word":  # whose table includes the projection here
+        names = ("words.weight", "projection.weight", "projection.bias")
+        table, weight, bias = (weights.pop(f"token_encoder.{name}") for name in names)
+        weights["token_encoder.embedding.weight"] = table @ weight + bias
+    weights |= read_items(ArrayFile(folder / "encoder.pkl", read_torch(folder / "encoder.pkl")), lstm_layout(config))
+    return config, weights, Vocabulary(words, folder / "word.dic", CodePoints(character_ids))
 
 
-def _network(folder: Path) -> dict[str, Any]:
-    """The network's configuration: in config.json, in the file next to it that config_path names, or a known one."""
+def encoder_layout(config: ELMoConfig) -> Iterator[Item]:
+    """List the arrays of token_embedder.pkl, except the word table, and the weights in them."""
+    n_filters, encoder = config.n_filters, "token_encoder"
+    if config.reads_characters:
+        table = (config.n_characters, config.character_dim)
+        yield Item("char_emb_layer.embedding.weight", table, {f"{encoder}.embedding.weight": same})
+        yield from convolutions(config, "convolutions.")
+        for k in range(config.n_highway):
+            theirs, ours = f"highways._layers.{k}", f"{encoder}.highways.{k}"
+            for part, shape in (("weight", (2 * n_filters, n_filters)), ("bias", (2 * n_filters,))):
+                halves = {
+                    f"{ours}.transform.{part}": lambda array: array[:n_filters].T,
+                    f"{ours}.carry.{part}": lambda array: -array[n_filters:].T,  # sigmoid(-x) is 1 - sigmoid(x)
+                }
+                yield Item(f"{theirs}.{part}", shape, halves)
+    width = config.word_dim * config.reads_words + n_filters * config.reads_characters
+    yield Item("projection.weight", (config.projection_dim, width), {f"{encoder}.projection.weight": transposed})
+    yield Item("projection.bias", (config.projection_dim,), {f"{encoder}.projection.bias": same})
+
+
+def lstm_layout(config: ELMoConfig) -> Iterator[Item]:
+    """List the arrays of encoder.pkl and the weights in them."""
+    size, cell, reordered = config.projection_dim, config.cell_dim, gates("ifgo")
+    for direction in ("forward", "backward"):
+        for k in range(config.n_layers):
+            theirs, ours = f"{direction}_layer_{k}", f"{direction}_lstm.{k}"
+            for name, weight in (("input_linearity", "input_weight"), ("state_linearity", "recurrent_weight")):
+                matrix = {f"{ours}.{weight}": lambda array: reordered(array.T)}
+                yield Item(f"{theirs}.{name}.weight", (4 * cell, size), matrix)
+            yield Item(f"{theirs}.state_linearity.bias", (4 * cell,), {f"{ours}.bias": reordered})
+            yield Item(f"{theirs}.state_projection.weight", (size, cell), {f"{ours}.projection_weight": transposed})
+
+
+def _network(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read the settings of the LSTMs and of the tokens: config.json, the file that its config_path names, or known ones."""
     path = folder / "config.json"
     values = read_json(path, "the configuration of an ELMoForManyLangs model")
     name = str(values.get("config_path", "")).replace("\\", "/").rpartition("/")[2]
-    if "encoder" not in values:
-        if (known := KNOWN.fullmatch(name)) and not (folder / name).exists():
-            char_dim, word_dim, projection_dim, dim = map(int, known.groups())
-            values = {
-                "encoder": {"projection_dim": projection_dim, "dim": dim},
-                "token_embedder": {"char_dim": char_dim, "word_dim": word_dim},
-            }
-        else:
-            path = folder / name
-            values = read_json(path, "the file that config_path in config.json names: copy it there")
+    if "encoder" not in values and (known := KNOWN.fullmatch(name)) and not (folder / name).exists():
+        char_dim, word_dim, projection_dim, dim = map(int, known.groups())
+        values = {
+            "encoder": {"projection_dim": projection_dim, "dim": dim},
+            "token_embedder": {"char_dim": char_dim, "word_dim": word_dim},
+        }
+    elif "encoder" not in values:
+        path = folder / name
+        values = read_json(path, "the file that config_path in config.json names: copy it there")
     encoder = {"n_layers": 2, "cell_clip": 3, "proj_clip": 3}
     tokens = {"activation": "relu", "filters": FILTERS, "n_highway": 2, "max_characters_per_token": MAX_CHARS}
     try:
@@ -98,7 +137,7 @@ def _network(folder: Path) -> dict[str, Any]:
             raise ValueError(f"expected {MAX_CHARS} characters per token")
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: not the configuration of an ELMo of ELMoForManyLangs ({error}).") from error
-    return {"encoder": encoder, "token_embedder": tokens}
+    return encoder, tokens
 
 
 def _dictionary(path: Path) -> dict[str, int]:
@@ -123,49 +162,3 @@ def _words(ids: dict[str, int], folder: Path) -> tuple[list[str], list[int]]:
         ignored = format_count(left_out, "words")
         log.info(f"{folder / 'word.dic'}: ignoring {ignored} with white space or equal to our special tokens.")
     return [*SPECIAL_TOKENS, *words], [ids[word] for word in (*SPECIAL, *words)]
-
-
-def _token_weights(source: ForeignWeights, config: ELMoConfig, rows: np.ndarray, word_ids) -> dict[str, np.ndarray]:
-    """Weights of the token encoder. The table of a word model includes its projection."""
-    size, word_dim = config.projection_dim, config.word_dim if word_ids else 0
-    n_filters = config.n_filters if config.reads_characters else 0
-    weight = source.take("projection.weight", size, word_dim + n_filters).T
-    bias = source.take("projection.bias", size)
-    weights = {}
-    if word_ids:
-        name = "word_emb_layer.embedding.weight"
-        table = source.take(name, len(word_ids), word_dim)
-        if rows.max() >= len(table):
-            raise UserError(f"{source.path}: {name} has {len(table):,} rows, but word.dic has the id {rows.max():,}.")
-        if not config.reads_characters:
-            return {"token_encoder.embedding.weight": table[rows] @ weight + bias}
-        weights["words.weight"] = table[rows]
-    name = "char_emb_layer.embedding.weight"
-    weights["embedding.weight"] = source.take(name, config.n_characters, config.character_dim)
-    weights |= source.convolutions("convolutions.", config)
-    for k in range(config.n_highway):
-        name = f"highways._layers.{k}"
-        transform, gate = np.split(source.take(f"{name}.weight", 2 * n_filters, n_filters), 2)
-        transform_bias, gate_bias = np.split(source.take(f"{name}.bias", 2 * n_filters), 2)
-        ours = {"transform.weight": transform.T, "transform.bias": transform_bias}
-        ours |= {"carry.weight": -gate.T, "carry.bias": -gate_bias}  # sigmoid(-x) is 1 - sigmoid(x)
-        weights |= {f"highways.{k}.{part}": array for part, array in ours.items()}
-    weights |= {"projection.weight": weight, "projection.bias": bias}
-    return {f"token_encoder.{name}": np.ascontiguousarray(array) for name, array in weights.items()}
-
-
-def _lstm_weights(source: ForeignWeights, config: ELMoConfig) -> dict[str, np.ndarray]:
-    size, cell = config.projection_dim, config.cell_dim
-    weights = {}
-    for direction in ("forward", "backward"):
-        for k in range(config.n_layers):
-            theirs, ours = f"{direction}_layer_{k}", f"{direction}_lstm.{k}"
-            gates = {
-                "input_weight": source.take(f"{theirs}.input_linearity.weight", 4 * cell, size).T,
-                "recurrent_weight": source.take(f"{theirs}.state_linearity.weight", 4 * cell, size).T,
-                "bias": source.take(f"{theirs}.state_linearity.bias", 4 * cell),
-            }
-            weights |= {f"{ours}.{name}": reorder_gates(array, "ifgo") for name, array in gates.items()}
-            projection = source.take(f"{theirs}.state_projection.weight", size, cell)
-            weights[f"{ours}.projection_weight"] = np.ascontiguousarray(projection.T)
-    return weights

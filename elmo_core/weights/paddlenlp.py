@@ -6,57 +6,74 @@ column of <PAD> is dropped. Its states were carried from batch to batch; ours st
 """
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from elmo_core.config import ELMoConfig
+from elmo_core.files.hdf5_file import ArrayFile
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_core.weights import checkpoint
-from elmo_core.weights.arrays import ForeignWeights, reorder_gates
+from elmo_core.weights.arrays import Item, convolutions, gates, read_items, same
 
 TOKENS, LSTM = "_token_embding_layer", "_elmobilm"  # PaddleNLP's own spelling
 MARKER_COLUMNS = [1, 2, 0]  # <S>, </S> and UNK among its UNK, <S>, </S>, <PAD>
 
 
-def read(prefix: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np.ndarray]]:
-    """Read the model under our names, with a softmax if the file has one."""
-    source = ForeignWeights(checkpoint.load_params(prefix), Path(f"{checkpoint.resolve(prefix)}{checkpoint.PARAMS}"))
+def read_paddlenlp(
+    path: Path, arrays: dict[str, np.ndarray], vocabulary: Vocabulary
+) -> tuple[ELMoConfig, dict[str, np.ndarray]]:
+    """Read the model in a file's arrays under our names, with a softmax if there is one."""
+    source = ArrayFile(path, arrays)
     config = _config(source, vocabulary)
-    weights = _token_weights(source, config)
-    size, no_bias = config.projection_dim, np.zeros(4 * config.projection_dim, np.float32)
+    weights = read_items(source, layout(config, source))
+    identity = np.eye(config.projection_dim, dtype=np.float32)
+    cells = [f"{direction}_lstm.{k}" for direction in ("forward", "backward") for k in range(config.n_layers)]
+    return config, weights | {f"{cell}.projection_weight": identity for cell in cells}
+
+
+def layout(config: ELMoConfig, source: ArrayFile) -> Iterator[Item]:
+    """List a model's arrays and the weights in them."""
+    size, n_filters, encoder = config.projection_dim, config.n_filters, "token_encoder"
+    table = f"{TOKENS}._char_embedding_layer.weight"
+    yield Item(table, (config.n_characters, config.character_dim), {f"{encoder}.embedding.weight": same})
+    yield from convolutions(config, f"{TOKENS}.cnn_layer_", 1)
+    for k in range(config.n_highway):
+        for gate in ("carry", "transform"):
+            theirs, ours = f"{TOKENS}._highway_layer.{gate}_linear_{k}", f"{encoder}.highways.{k}.{gate}"
+            yield Item(f"{theirs}.weight", (n_filters, n_filters), {f"{ours}.weight": same})
+            yield Item(f"{theirs}.bias", (n_filters,), {f"{ours}.bias": same})
+    if n_filters != size:
+        yield Item(f"{TOKENS}._linear_layer.weight", (n_filters, size), {f"{encoder}.projection.weight": same})
+        yield Item(f"{TOKENS}._linear_layer.bias", (size,), {f"{encoder}.projection.bias": same})
+    reordered = gates("ifgo")
     for direction in ("forward", "backward"):
         for k in range(config.n_layers):
             theirs, ours = f"{LSTM}.{direction}_lstm_layer_{k}", f"{direction}_lstm.{k}"
-            input_weight, recurrent_weight, *biases = (
-                _lstm_name(source, theirs, name) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-            )
-            gates = {
-                "input_weight": source.take(input_weight, 4 * size, size).T,
-                "recurrent_weight": source.take(recurrent_weight, 4 * size, size).T,
-                "bias": sum((source.take(bias, 4 * size) for bias in biases if bias in source.datasets), no_bias),
-            }
-            weights |= {f"{ours}.{name}": reorder_gates(array, "ifgo") for name, array in gates.items()}
-            weights[f"{ours}.projection_weight"] = np.eye(size, dtype=np.float32)
+            for name, weight in (("weight_ih", "input_weight"), ("weight_hh", "recurrent_weight")):
+                matrix = {f"{ours}.{weight}": lambda array: reordered(array.T)}
+                yield Item(_lstm_name(source, theirs, name), (4 * size, size), matrix)
+            yield Item(_lstm_name(source, theirs, "bias_ih"), (4 * size,), {f"{ours}.bias": reordered})
+            if (second := _lstm_name(source, theirs, "bias_hh")) in source.arrays:  # which older models lack
+                yield Item(second, (4 * size,), {f"{ours}.bias": reordered})
     if config.vocab_size:
-        n_words = len(vocabulary) - len(SPECIAL_TOKENS)
+        n_words = config.vocab_size - len(SPECIAL_TOKENS)
         columns = [*MARKER_COLUMNS, *range(4, 4 + n_words)]
-        weights["softmax.weight"] = source.take("_linear_layer.weight", size, 4 + n_words).T[columns]
-        weights["softmax.bias"] = source.take("_linear_layer.bias", 4 + n_words)[columns, None]
-    return config, weights
+        yield Item("_linear_layer.weight", (size, 4 + n_words), {"softmax.weight": lambda array: array.T[columns]})
+        yield Item("_linear_layer.bias", (4 + n_words,), {"softmax.bias": lambda array: array[columns, None]})
 
 
-def _config(source: ForeignWeights, vocabulary: Vocabulary) -> ELMoConfig:
-    """Infer the configuration from shapes, which are checked when the weights are taken."""
+def _config(source: ArrayFile, vocabulary: Vocabulary) -> ELMoConfig:
+    """Infer the configuration from shapes, which are checked when the weights are read."""
 
     def count(pattern: str) -> int:
-        return len({match[1] for name in source.datasets if (match := re.fullmatch(pattern, name))})
+        return len({match[1] for name in source.arrays if (match := re.fullmatch(pattern, name))})
 
     n_kernels = count(rf"{TOKENS}\.cnn_layer_(\d+)\.weight")
     kernels = [source.shape(f"{TOKENS}.cnn_layer_{k}.weight", 4) for k in range(n_kernels)]
     size = source.shape(_lstm_name(source, f"{LSTM}.forward_lstm_layer_0", "weight_ih"), 2)[1]
     return ELMoConfig(
-        vocab_size=len(vocabulary) if "_linear_layer.weight" in source.datasets else 0,
+        vocab_size=len(vocabulary) if "_linear_layer.weight" in source.arrays else 0,
         character_dim=source.shape(f"{TOKENS}._char_embedding_layer.weight", 2)[1],
         filters=tuple((kernel[3], kernel[0]) for kernel in kernels),
         n_highway=count(rf"{TOKENS}\._highway_layer\.carry_linear_(\d+)\.weight"),
@@ -70,22 +87,7 @@ def _config(source: ForeignWeights, vocabulary: Vocabulary) -> ELMoConfig:
     )
 
 
-def _lstm_name(source: ForeignWeights, layer: str, name: str) -> str:
-    """The name of a weight of paddle.nn.LSTM, which depends on Paddle's version."""
+def _lstm_name(source: ArrayFile, layer: str, name: str) -> str:
+    """Return the name of a weight of paddle.nn.LSTM, which depends on Paddle's version."""
     names = (f"{layer}.{name}_l0", f"{layer}.0.cell.{name}")
-    return next((key for key in names if key in source.datasets), names[0])
-
-
-def _token_weights(source: ForeignWeights, config: ELMoConfig) -> dict[str, np.ndarray]:
-    size, n_filters = config.projection_dim, config.n_filters
-    embedding = source.take(f"{TOKENS}._char_embedding_layer.weight", config.n_characters, config.character_dim)
-    weights = {"embedding.weight": embedding, **source.convolutions(f"{TOKENS}.cnn_layer_", config, 1)}
-    for k in range(config.n_highway):
-        for gate in ("carry", "transform"):
-            theirs, ours = f"{TOKENS}._highway_layer.{gate}_linear_{k}", f"highways.{k}.{gate}"
-            weights[f"{ours}.weight"] = source.take(f"{theirs}.weight", n_filters, n_filters)
-            weights[f"{ours}.bias"] = source.take(f"{theirs}.bias", n_filters)
-    if n_filters != size:
-        weights["projection.weight"] = source.take(f"{TOKENS}._linear_layer.weight", n_filters, size)
-        weights["projection.bias"] = source.take(f"{TOKENS}._linear_layer.bias", size)
-    return {f"token_encoder.{key}": np.ascontiguousarray(array) for key, array in weights.items()}
+    return next((key for key in names if key in source.arrays), names[0])

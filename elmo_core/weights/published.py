@@ -5,7 +5,7 @@ $XDG_CACHE_HOME/elmo or ~/.cache/elmo):
 
     NAME/          an ordinary checkpoint, which appears when it is converted and checked
     NAME.sha256    checksums of the downloaded files, for `sha256sum --check`; later downloads must match
-    .NAME.fetch/   unfinished downloads, each file with its checksum; .NAME.lock: held by the process that downloads
+    .NAME.lock     held by the process that downloads
 """
 
 import csv
@@ -13,17 +13,20 @@ import difflib
 import os
 import re
 import shutil
+import sys
+import tempfile
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from elmo_core.files import disk, streams
+from elmo_core.files import disk
 from elmo_core.messages import UserError, join_names, log
-from elmo_core.weights import checkpoint, download, formats
+from elmo_core.weights import checkpoint, formats
 
 TABLE = Path(__file__).with_name("published.tsv")
 BUNDLED = Path(__file__).resolve().parents[1] / "models"
+BLOCK = 1 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,10 @@ class PublishedModel:
     @property
     def is_installed(self) -> bool:
         return checkpoint.exists(self.prefix)
+
+    @property
+    def checksums(self) -> Path:
+        return home() / f"{self.name}.sha256"
 
     @property
     def prefix(self) -> Path:
@@ -134,11 +141,11 @@ def install(name: str, files: str | Path | Sequence[str | Path] = (), sha256: st
     """
     model = find(name)
     local_files = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
-    checksums, sha256 = home() / f"{name}.sha256", [sha256] if isinstance(sha256, str) else sha256
+    sha256 = [sha256] if isinstance(sha256, str) else sha256
     if model.is_bundled or model.is_installed:
         if local_files:
             log.warning(f"{name} is already installed in {model.folder}. The files are ignored.")
-        _digests(checksums, [], sha256)
+        _digests(model, [], sha256)
         return model.prefix
     # not writable by others: compiled code is cached only in such folders
     home().parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -151,43 +158,36 @@ def install(name: str, files: str | Path | Sequence[str | Path] = (), sha256: st
             log.warning(f"Waiting for another process, which is downloading {name}.")
             disk.lock(file.fileno(), lock, wait=True)
         if not model.is_installed:  # another process may have installed it meanwhile
-            _install(model, local_files, checksums, sha256)
+            for killed in home().glob(f".{name}.*.tmp"):
+                shutil.rmtree(killed, ignore_errors=True)
+            with tempfile.TemporaryDirectory(prefix=f".{name}.", suffix=".tmp", dir=home()) as folder:
+                _install(model, local_files, Path(folder), sha256)
     return model.prefix
 
 
-def _install(model: PublishedModel, local_files: list[Path], checksums: Path, sha256: Collection[str]) -> None:
-    """Download and convert a model."""
+def _install(model: PublishedModel, local_files: list[Path], folder: Path, sha256: Collection[str]) -> None:
+    """Download a model into a temporary folder, unless all its files are given, and convert it."""
     downloads = all(map(formats.is_vocabulary, local_files))
     if downloads and (not model.files or (model.format == "fluid" and not local_files)):
-        raise UserError(f"{model.name} {model.note}. Pass the file: elmo.install({model.name!r}, FILE)")
-    for killed in home().glob(f".{model.name}.*.tmp"):
-        shutil.rmtree(killed, ignore_errors=True)
-    folder = home() / f".{model.name}.fetch"
-    folder.mkdir(exist_ok=True)
+        raise UserError(f"{model.name} {model.note}. Pass the file: {_from_files(model)}")
     files = [*_download(model, folder), *local_files] if downloads else local_files
     try:
-        digests = _digests(checksums, files, sha256)
-        config, weights, vocabulary = _read(model, files, folder)
+        digests = _digests(model, files, sha256)
+        config, weights, vocabulary = formats.read_foreign(_joined(files, folder), folder, model.format)
         for name, value in (pair.split("=") for pair in model.expect.split()):
             if str(getattr(config, name)) != value:
                 raise UserError(f"this is a different model: its {name} is {getattr(config, name)}, expected {value}.")
     except UserError as error:
-        message = str(error)
-        if downloads and (not local_files or isinstance(error, streams.DamagedFile)):
-            shutil.rmtree(folder)  # downloading again may help; otherwise the local files may be wrong
-            message = message.replace(f"{folder}{os.sep}", "")
+        message = str(error).replace(f"{folder}{os.sep}", "")
         raise UserError(f"{model.name}: {message}") from error
     checkpoint.save_model(model.folder, config, weights, vocabulary)
-    with disk.atomic_write(checksums) as file:
+    with disk.atomic_write(model.checksums) as file:
         file.writelines(f"{digest}  {name}\n" for name, digest in digests.items())
-    shutil.rmtree(folder)
     log.warning(f"{model.name} ({model.description}) is installed in {model.folder}.")
 
 
-def _read(model: PublishedModel, files: Sequence[Path], folder: Path) -> tuple:
-    """Read a model's configuration, weights and vocabulary."""
-    config, weights, vocabulary, *_ = formats.read(_joined(files, folder), folder, model.format)
-    return config, weights, vocabulary
+def _from_files(model: PublishedModel) -> str:
+    return f"python convert.py get {model.name} --from FILE ... (in Python: elmo.install({model.name!r}, [FILE, ...]))"
 
 
 def _joined(files: Sequence[Path], folder: Path) -> list[Path]:
@@ -198,50 +198,44 @@ def _joined(files: Sequence[Path], folder: Path) -> list[Path]:
         others.append(folder / parts[0].stem)
         with others[-1].open("wb") as whole:
             for part in parts:
-                with part.open("rb") as file:
-                    shutil.copyfileobj(file, whole)
+                whole.write(part.read_bytes())
     return others
 
 
 def _download(model: PublishedModel, folder: Path) -> list[Path]:
-    """Download the model's files that are not in the folder yet, each with its checksum, and return all of them."""
-    paths = []
-    for addresses in model.addresses:
-        path = folder / addresses[0].rpartition("/")[2]
-        checksum = path.with_name(f"{path.name}.sha256")
-        paths.append(path)
-        if path.exists() and not (checksum.is_file() and checksum.read_text("utf-8") == disk.sha256(path)):
-            log.warning(f"{path} is not as it was downloaded, and is downloaded again.")
-            path.unlink()
-        if not path.exists():
-            _download_file(model, addresses, path)
-            checksum.write_text(disk.sha256(path), "utf-8")
-    return paths
+    """Download the model's files into the folder."""
+    return [_download_file(model, addresses, folder) for addresses in model.addresses]
 
 
-def _download_file(model: PublishedModel, addresses: list[str], path: Path) -> None:
-    reasons = []
+def _download_file(model: PublishedModel, addresses: list[str], folder: Path) -> Path:
+    """Download a file from the first of its addresses that answers."""
+    import pooch  # with requests, only if needed
+
+    pooch.get_logger().setLevel("WARNING")
+    downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=BLOCK)
+    path, reasons = folder / addresses[0].rpartition("/")[2], []
     for address in map(mirrored, addresses):
+        log.warning(f"downloading   {path.name} from {address}")
         try:
-            return download.download_file(address, path)
-        except download.DownloadFailed as error:
+            return Path(pooch.retrieve(address, None, path.name, folder, downloader=downloader))
+        except OSError as error:  # of requests, too
             reasons.append(f"\n  {address}: {error}")
     files = "".join(f"\n  {' or '.join(mirrors)}" for mirrors in model.addresses)
     raise UserError(
-        f"{model.name} could not be downloaded.{''.join(reasons)}\nDownload its files in another way:{files}\nThen call "
-        f"elmo.install({model.name!r}, [FILE, ...]). (The environment variable ELMO_MIRROR names a mirror.)"
+        f"{model.name} could not be downloaded.{''.join(reasons)}\nDownload its files in another way:{files}\n"
+        f"Then: {_from_files(model)}\nThe environment variable ELMO_MIRROR names a mirror."
     )
 
 
-def _digests(checksums: Path, files: Sequence[Path], demanded: Collection[str]) -> dict[str, str]:
-    """SHA-256 of the model's files by name. Raises if they differ from the first download's, or lack a demanded one."""
-    lines = checksums.read_text(encoding="utf-8").splitlines() if checksums.is_file() else []
+def _digests(model: PublishedModel, files: Sequence[Path], demanded: Collection[str]) -> dict[str, str]:
+    """Return the SHA-256 of files by name. Raise if they differ from the first download's, or lack a demanded one."""
+    lines = model.checksums.read_text(encoding="utf-8").splitlines() if model.checksums.is_file() else []
     before = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     digests = before | {path.name: disk.sha256(path) for path in files if path.is_file()}
     if changed := [name for name, digest in before.items() if digests[name] != digest]:
         raise UserError(
             f"{changed[0]} differs from the first download (SHA-256 {digests[changed[0]]}, then "
-            f"{before[changed[0]]}). If the change is legitimate, remove {checksums} and try again."
+            f"{before[changed[0]]}). If the change is legitimate, remove {model.checksums} and try again."
         )
     if missing := {digest.lower() for digest in demanded} - set(digests.values()):
         known = "".join(f"\n  {digest}  {name}" for name, digest in digests.items())

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 from elmo_core.files import disk
-from elmo_core.files.hdf5_file import HDF5File
+from elmo_core.files.hdf5_file import open_hdf5
 from elmo_core.messages import UserError
 from elmo_core.text.text_files import read_entries
 from elmo_core.text.tokens import BOS, EOS, digest
@@ -32,7 +32,7 @@ def read_words(path: str | Path) -> list[str]:
     return words
 
 
-def write(path: Path, words: Sequence[str], width: int, blocks: Iterable[np.ndarray]) -> None:
+def write_token_vectors(path: Path, words: Sequence[str], width: int, blocks: Iterable[np.ndarray]) -> None:
     """Write a vocabulary's vectors. blocks: consecutive float32 arrays (n, P)."""
     version, row = ("v110", "v110"), 0  # of HDF5, with checksums of its metadata
     with disk.atomic_write(path, "wb") as file, h5py.File(file.name, "w", libver=version) as hdf5:
@@ -44,12 +44,12 @@ def write(path: Path, words: Sequence[str], width: int, blocks: Iterable[np.ndar
             row += len(block)
 
 
-def read(path: Path, vocabulary: Path, width: int) -> tuple[list[str], np.ndarray]:
+def read_token_vectors(path: Path, vocabulary: Path, width: int) -> tuple[list[str], np.ndarray]:
     """Read the words of a vocabulary file and their vectors (V, P)."""
     words = read_words(vocabulary)
-    with HDF5File(path, "token vectors, as run_embed.py writes those of a vocabulary") as file:
-        file.check(NAME, (len(words), width), f"the model and {vocabulary}")
-        fingerprint = file.attribute(NAME, WORDS)
-        if fingerprint is not None and fingerprint != np.bytes_(digest(words)):
-            raise UserError(f"{path} was written for other words than those in {vocabulary}.")
-        return words, file.array(NAME)
+    with open_hdf5(path, "token vectors, as run_embed.py writes those of a vocabulary") as file:
+        vectors = file.take(NAME, (len(words), width), f"the model and {vocabulary}")
+        fingerprint = file.arrays[NAME].attrs.get(WORDS)
+    if fingerprint is not None and fingerprint != np.bytes_(digest(words)):
+        raise UserError(f"{path} was written for other words than those in {vocabulary}.")
+    return words, vectors

@@ -362,9 +362,11 @@ def test_files_of_bilm_tf_are_read(model, tmp_path):
 def test_damage_to_vectors_of_a_vocabulary_is_found(model, tmp_path):
     path = vocabulary(tmp_path, 30)
     output = embed_words(model, path, tmp_path / "v.hdf5")
-    _, expected = token_vectors.read(output, path, DIM // 2)
+    _, expected = token_vectors.read_token_vectors(output, path, DIM // 2)
     results = list(
-        accepted(output, lambda: token_vectors.read(output, path, DIM // 2)[1], times=600, message=output.name)
+        accepted(
+            output, lambda: token_vectors.read_token_vectors(output, path, DIM // 2)[1], times=600, message=output.name
+        )
     )
     assert len(results) < 450
     for _, vectors in results:

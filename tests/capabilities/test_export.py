@@ -114,7 +114,7 @@ def test_vectors_are_the_embedders_whatever_the_batch(export, tmp_path, runtime,
 @pytest.mark.parametrize(("word_dim", "char_dim"), [(7, 5), (7, 0)])
 def test_code_points_and_their_words(export, tmp_path, runtime, word_dim, char_dim):
     tokens, encoder = manylangs_model.write_model(tmp_path / "zhs", word_dim, char_dim)
-    convert.main(["manylangs", str(tmp_path / "zhs"), f"--output={tmp_path / 'model'}"])
+    convert.main(["import", str(tmp_path / "zhs"), f"--output={tmp_path / 'model'}"])
     sentences = manylangs_model.SENTENCES
     expected = [manylangs_model.expected(tokens, encoder, sentence) for sentence in sentences]
     check(export(tmp_path / "model", runtime)(sentences), sentences, expected)

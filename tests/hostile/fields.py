@@ -1,14 +1,21 @@
 """Every field of every configuration that is read from a file, set in turn to values that it should not have.
 
-The reader must raise a UserError that names the file, or give a result of the same kind as before.
+    python tests/hostile/fields.py FOLDER
+
+The reader must raise a UserError that names the file, or give a result of the same kind as before. Prints a line of JSON per
+configuration. Takes at most MOST bytes.
 """
 
 import json
+import resource
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import amplifiers
+sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[1] / "support")]
+
+import foreign
 import manylangs_model
 import tiny
 
@@ -25,6 +32,7 @@ from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.word_vectors import WordVectors
 from pretraining import run_folder
 
+MOST = 3 << 30  # bytes beyond those of an idle process
 VALUES = ["-1", "0", "1000000000", "1e30", "0.5", '"x"', "[]", "{}", "null", "NaN", "true", "9" * 5000]
 Read = Callable[[], object]
 
@@ -67,12 +75,14 @@ def classifier(folder: Path) -> tuple[Path, Read]:
 
 def manylangs(folder: Path) -> tuple[Path, Read]:
     manylangs_model.write_model(folder / "m", beside=False)
-    return folder / "m" / "config.json", lambda: formats.read([folder / "m"], folder)
+    return folder / "m" / "config.json", lambda: formats.read_foreign([folder / "m"], folder)
 
 
 def options(folder: Path) -> tuple[Path, Read]:
-    amplifiers.foreign_model(folder)
-    return folder / "options.json", lambda: formats.read([folder / "options.json", folder / "weights.hdf5"], folder)
+    foreign.write_bilm(folder, foreign.options_of({}, {}))
+    return folder / "options.json", lambda: formats.read_foreign(
+        [folder / "options.json", folder / "weights.hdf5"], folder
+    )
 
 
 def log(folder: Path) -> tuple[Path, Read]:
@@ -130,3 +140,10 @@ def check(folder: Path) -> Iterator[dict]:
         path.write_text(text, encoding="utf-8")
         read()
         yield {"name": name, "fields": len(fields), "errors": errors, "faults": faults}
+
+
+if __name__ == "__main__":
+    virtual = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (virtual + MOST,) * 2)
+    for result in check(Path(sys.argv[1])):
+        print(json.dumps(result), flush=True)

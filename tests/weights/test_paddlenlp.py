@@ -1,17 +1,20 @@
 """PaddleNLP's ELMo: layers and log-probabilities of its network, reimplemented with the reference."""
 
+import pickle
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 import reference
 import tiny
+from damage import accepted
 
 import convert
 from elmo import ELMoEmbedder, load_bilm
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
-from elmo_core.weights import checkpoint
+from elmo_core.weights.pickles import read_paddle
 
 WORDS = ["the", "bank", "of", "苹果"]
 P, FILTERS = 6, ((1, 3), (2, 4))
@@ -36,6 +39,10 @@ def random_model(bias_hh: bool, names: str) -> dict[str, np.ndarray]:
         for name in ("weight_ih", "weight_hh", "bias_ih", *["bias_hh"] * bias_hh):
             found[names.format(layer=layer, name=name)] = draw(4 * P, P) if "weight" in name else draw(4 * P)
     return found | {"_linear_layer.weight": draw(P, 4 + len(WORDS)), "_linear_layer.bias": draw(4 + len(WORDS))}
+
+
+def save(arrays: dict[str, np.ndarray], folder: Path) -> None:
+    paddle.save({name: paddle.to_tensor(array) for name, array in arrays.items()}, str(folder / "10000.pdparams"))
 
 
 def parameters_of(found: dict[str, np.ndarray], names: str) -> reference.Parameters:
@@ -68,10 +75,10 @@ def parameters_of(found: dict[str, np.ndarray], names: str) -> reference.Paramet
 @pytest.mark.parametrize("bias_hh", [False, True])
 def test_layers_and_predictions_are_those_of_its_own_network(tmp_path, bias_hh, names):
     found = random_model(bias_hh, names)
-    paddle.save({name: paddle.to_tensor(array) for name, array in found.items()}, str(tmp_path / "10000.pdparams"))
+    save(found, tmp_path)
     (tmp_path / "vocab-15w.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     vocab = f"--vocab={tmp_path / 'vocab-15w.txt'}"
-    for argv in (["paddlenlp", str(tmp_path / "10000"), vocab], ["import", str(tmp_path)]):
+    for argv in (["import", str(tmp_path / "10000"), vocab], ["import", str(tmp_path)]):
         shutil.rmtree(tmp_path / "out", ignore_errors=True)
         convert.main([*argv, f"--output={tmp_path / 'out'}"])
     parameters = parameters_of(found, names)
@@ -90,9 +97,43 @@ def test_layers_and_predictions_are_those_of_its_own_network(tmp_path, bias_hh, 
 def test_numbers_too_large_for_float32_are_an_error(tmp_path):
     found = random_model(True, "{layer}.{name}_l0")
     found["_linear_layer.bias"] = np.full(4 + len(WORDS), 1e99)
-    checkpoint.save(tmp_path / "10000", found)
+    save(found, tmp_path)
     (tmp_path / "vocab-15w.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"_linear_layer\.bias"):
         vocab = f"--vocab={tmp_path / 'vocab-15w.txt'}"
-        convert.main(["paddlenlp", str(tmp_path / "10000"), vocab, f"--output={tmp_path / 'out'}"])
+        convert.main(["import", str(tmp_path / "10000"), vocab, f"--output={tmp_path / 'out'}"])
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+@pytest.mark.parametrize("input", ["char", "word", "char+word"])
+def test_a_state_dict_that_a_user_has_saved(tmp_path, input, protocol):
+    bilm = tiny.random_bilm(input=input)
+    tiny.save(bilm, tmp_path / "own")
+    paddle.save(bilm.state_dict(), str(tmp_path / "own" / "mine.pdparams"), protocol=protocol)
+    files = [str(tmp_path / "own" / name) for name in ("mine.pdparams", "vocab.txt")]
+    convert.main(["import", *files, f"--output={tmp_path / 'out'}"])
+    found, vocabulary = load_bilm(tmp_path / "out", softmax=True)
+    assert vocabulary.tokens == tiny.WORDS
+    for name, weight in bilm.state_dict().items():
+        np.testing.assert_array_equal(found.state_dict()[name].numpy(), weight.numpy(), strict=True)
+
+
+class Evil:
+    def __reduce__(self):
+        return print, ("code was run",)
+
+
+@pytest.mark.parametrize("content", [Evil(), {"a": Evil()}, print, np.zeros(2, object)])
+def test_no_code_is_run(tmp_path, capsys, content):
+    (tmp_path / "x.pdparams").write_bytes(pickle.dumps(content, 4))
+    with pytest.raises(UserError, match=r"x\.pdparams"):
+        read_paddle(tmp_path / "x.pdparams")
+    assert "code was run" not in capsys.readouterr().out
+
+
+def test_damage_is_an_error_or_changes_numbers(tmp_path):
+    save({"a": np.arange(6.0).reshape(2, 3), "b": np.ones(2, np.float32)}, tmp_path)
+    path = tmp_path / "10000.pdparams"
+    assert read_paddle(path)["a"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert list(accepted(path, lambda: read_paddle(path), times=600))

@@ -24,7 +24,7 @@ import run_eval
 from elmo import ELMoEmbedder
 from elmo_core.messages import UserError
 from elmo_core.weights import checkpoint
-from elmo_core.weights.tensorflow import TensorFlowCheckpoint, masked_crc32c
+from elmo_core.weights.tensorflow import read_tensorflow
 
 SHARED = PROJECT.parent / "shared/data/tensorflow"
 CLIPS = {"cell_clip": 3, "proj_clip": 3}  # google/elmo's
@@ -62,32 +62,23 @@ def test_a_training_folder_imports_as_its_dump_does(variant, tmp_path):
         tmp_path / "training",
         tmp_path / "dump/vocab.txt",
     )
-    writer.write_training(training, arrays, step=7)
-    accumulators = writer.write_training(training, arrays, 20, shards, one_layer=lstm.get("n_layers") == 1)
+    others = {name: np.zeros_like(array) for name, array in arrays.items()}
+    writer.write_training(training, others, 7, one_layer=lstm.get("n_layers") == 1)
+    writer.write_training(training, arrays, 20, shards, one_layer=lstm.get("n_layers") == 1)
     writer.write_options(training, lstm, cnn and {**cnn, "n_characters": 261})
     ours = imported(training, to=tmp_path / "ours", vocab=vocab)
     theirs = imported(tmp_path / "dump", to=tmp_path / "from the dump")
     runs.assert_same(ours, theirs, checkpoint.load_params)
     assert checkpoint.load_config(ours) == checkpoint.load_config(theirs)
-    assert checkpoint.step_of(ours / "final") == 20
-    moments = checkpoint.load_optimizer(ours)
-    kernel, table = accumulators["RNN_1/RNN/MultiRNNCell/Cell0/LSTMCell/W_0"], "char_embed" if cnn else "embedding"
-    expected = {"backward_lstm.0.input_weight": kernel[:P], "backward_lstm.0.recurrent_weight": kernel[P:]}
-    expected |= {"softmax.bias": accumulators["softmax/b"][:, None]}
-    expected |= {
-        "token_encoder.embedding.weight": np.pad(accumulators[table], [(bool(cnn), 0), (0, 0)], constant_values=1)
-    }
-    for name, array in expected.items():
-        np.testing.assert_equal(moments[f"{name}_moment_0"], array)
 
 
 def test_a_prefix_names_one_of_the_checkpoints(tmp_path):
     arrays = write_dump(tmp_path, {}, None)
-    for step in (20, 7):
-        writer.write_training(tmp_path / "in", arrays, step)
+    writer.write_training(tmp_path / "in", arrays, 20)
+    writer.write_training(tmp_path / "in", {name: np.zeros_like(array) for name, array in arrays.items()}, 7)
     writer.write_options(tmp_path / "in", {}, None)
     ours = imported(tmp_path / "in/model.ckpt-20", to=tmp_path / "ours", vocab=tmp_path / "vocab.txt")
-    assert checkpoint.step_of(ours / "final") == 20
+    np.testing.assert_equal(checkpoint.load_params(ours)["softmax.weight"], arrays["softmax/W"])
 
 
 @pytest.mark.parametrize("cnn", [{}, None], ids=["characters", "words"])
@@ -97,7 +88,7 @@ def test_a_vocabulary_in_bilm_tfs_order(cnn, tmp_path):
     expected = imported(tmp_path / "dump", to=tmp_path / "expected")
     order = [3, 1, 4, 0, 5, 2, *range(6, len(foreign.WORDS))]
     theirs = {name: array[order] if len(array) == len(order) else array for name, array in arrays.items()}
-    accumulators = writer.write_training(tmp_path / "in", theirs)
+    writer.write_training(tmp_path / "in", theirs)
     writer.write_options(tmp_path / "in", {}, cnn)
     words = [foreign.WORDS[row] for row in order]
     vocab = tmp_path / "vocab.txt"
@@ -105,39 +96,19 @@ def test_a_vocabulary_in_bilm_tfs_order(cnn, tmp_path):
     ours = imported(tmp_path / "in", to=tmp_path / "ours", vocab=vocab)
     runs.assert_same(ours, expected, checkpoint.load_params)
     assert (ours / "vocab.txt").read_text("utf-8").split() == foreign.WORDS
-    moments = checkpoint.load_optimizer(ours)["softmax.weight_moment_0"]
-    np.testing.assert_equal(moments[order], accumulators["softmax/W"])
     for wrong in ([*words, "<S>"], words[1:], [w for w in words if w != "<UNK>"], words[:2]):
         vocab.write_text("\n".join(wrong), encoding="utf-8")
-        with pytest.raises(UserError, match=r"vocab\.txt"):
+        with pytest.raises(UserError, match="vocab"):
             imported(tmp_path / "in", to=tmp_path / "out", vocab=vocab)
 
 
 def test_an_embedding_that_is_also_the_softmax(tmp_path):
     arrays = write_dump(tmp_path, {}, None)
     del arrays["softmax/W"]
-    accumulators = writer.write_training(tmp_path / "in", arrays)["embedding"]
+    writer.write_training(tmp_path / "in", arrays)
     writer.write_options(tmp_path / "in", {}, None, share_embedding_softmax=True)
     ours = imported(tmp_path / "in", to=tmp_path / "ours", vocab=tmp_path / "vocab.txt")
     np.testing.assert_equal(checkpoint.load_params(ours)["softmax.weight"], arrays["embedding"])
-    np.testing.assert_equal(checkpoint.load_optimizer(ours)["softmax.weight_moment_0"], accumulators)
-
-
-@pytest.mark.parametrize("cnn", [{}, None], ids=["characters", "words"])
-def test_run_pretrain_continues(cnn, tmp_path, messages):
-    """From its step and with its accumulators, which here are so large that the weights hardly change."""
-    arrays = write_dump(tmp_path, {}, cnn)
-    writer.write_training(tmp_path / "in", arrays, scale=1e14)
-    writer.write_options(tmp_path / "in", {}, cnn)
-    ours = imported(tmp_path / "in", to=tmp_path / "ours", vocab=tmp_path / "vocab.txt")
-    (tmp_path / "text").write_text("the river bank of a bank\n" * 9, encoding="utf-8")
-    flags = [f"--train_data_path={tmp_path / 'text'}", f"--init_from_ckpt={ours}", f"--save_dir={tmp_path / 'run'}"]
-    runs.pretrain([*flags, "--device=cpu", "--batch_size=3", "--unroll_steps=5", "--max_steps=22"])
-    assert "n_negative_samples was 31, is 8192" in messages()
-    assert checkpoint.step_of(tmp_path / "run/final") == 22
-    before, after = checkpoint.load_params(ours), checkpoint.load_params(tmp_path / "run")
-    assert max(abs(after[name] - before[name]).max() for name in before) < 1e-5
-    assert any((after[name] != before[name]).any() for name in before)
 
 
 @pytest.mark.parametrize("with_options", [True, False])
@@ -168,14 +139,6 @@ def test_a_module_of_words(tmp_path):
     tiny.assert_vectors(ours, reference.read_bilm_hdf5(*files, vocabulary=foreign.WORDS))
 
 
-def test_checksums():
-    """Of lengths around those that the reader computes at once."""
-    assert writer.masked_crc32c(b"123456789") == ((0xE3069283 >> 15 | 0xE3069283 << 17) + 0xA282EAD8) % 2**32
-    data = np.random.RandomState(0).bytes(1 << 16)
-    for n in (0, 1, 4, 5, 32763, 32764, 32765, 32768, 32769, 1 << 16):
-        assert masked_crc32c(data[:n]) == writer.masked_crc32c(data[:n])
-
-
 # Damage
 
 
@@ -185,21 +148,11 @@ def refused(folder: Path, word: str) -> None:
     assert not (folder.parent / "out").exists()
 
 
-def test_damage_is_found(tmp_path, no_fsync):
-    """A damaged file is rejected or gives the same model: not all bytes are those of the model."""
-    arrays = write_dump(tmp_path, {}, SMALL, softmax=False)
-    writer.write_training(tmp_path / "in", arrays)
-    writer.write_options(tmp_path / "in", {}, SMALL)
-    ours = checkpoint.load_params(imported(tmp_path / "in", to=tmp_path / "ours"))
-
-    def read():
-        weights = checkpoint.load_params(imported(tmp_path / "in", to=tmp_path / "out"))
-        shutil.rmtree(tmp_path / "out")
-        return weights
-
-    for path in (tmp_path / "in/model.ckpt-20.index", tmp_path / "in/model.ckpt-20.data-00000-of-00001"):
-        for _, weights in accepted(path, read, times=60):
-            np.testing.assert_equal(weights, ours)
+def test_damage_is_an_error_or_changes_numbers(tmp_path, no_fsync):
+    writer.write_training(tmp_path / "in", write_dump(tmp_path, {}, SMALL, softmax=False))
+    path = tmp_path / "in/model.ckpt-20.index"
+    for _ in accepted(path, lambda: [np.array(array) for array in read_tensorflow(path).values()], times=300):
+        pass
 
 
 def test_wrong_folders(tmp_path):
@@ -218,23 +171,12 @@ def test_wrong_folders(tmp_path):
     refused(tmp_path / "in", "dense/kernel")
 
 
-ENTRY = writer.entry(np.ones((50, 5), np.float32), 0, 0, 0)
-INDEXES = {  # what an index says that the files do not have room for, or nobody needs
-    "the same bytes, again and again": {b"%d" % n: ENTRY for n in range(9)},
-    "beyond the end": {b"x": writer.entry(np.ones((51, 5), np.float32), 0, 0, 0)},
-    "another shape": {b"x": ENTRY.replace(writer.field(1, 50), writer.field(1, 51))},
-    "a long name": {b"x" * 501: ENTRY},
-    "many variables": {b"%d" % n: writer.entry(np.ones(0, np.float32), 0, 0, 0) for n in range(10_001)},
-    "slices": {b"x": ENTRY + writer.field(7, b"\x01")},
-}
-
-
-@pytest.mark.parametrize("fault", INDEXES)
-def test_an_index_that_promises_too_much(fault, tmp_path):
-    (tmp_path / "x.index").write_bytes(writer.table({b"": writer.field(1, 1)} | INDEXES[fault], size=999))
+def test_a_variable_beyond_the_end_of_its_shard(tmp_path):
+    entry = writer.entry(np.ones((50, 5), np.float32), 0, 0).replace(writer.field(1, 50), writer.field(1, 51))
+    (tmp_path / "x.index").write_bytes(writer.table({b"": writer.field(1, 1), b"x": entry}))
     (tmp_path / "x.data-00000-of-00001").write_bytes(bytes(1000))
     with pytest.raises(UserError, match=r"x\.index"):
-        TensorFlowCheckpoint(tmp_path / "x.index")
+        read_tensorflow(tmp_path / "x.index")
 
 
 # Files of TensorFlow itself

@@ -1,0 +1,112 @@
+"""State dictionaries of PyTorch and of Paddle, {name: array}: read without either, and without running code.
+
+A pickle names the functions that rebuild its objects; here only those of arrays and dictionaries are admitted, and our own
+are called in their place. PyTorch's files are either zip archives (`data.pkl`, and `data/0`, `data/1` ... with the values of
+each storage), or sequences of pickles (magic, version, machine, the object, the keys of its storages) followed, per key, by
+the number of elements and the values.
+"""
+
+import pickle
+import struct
+import zipfile
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from elmo_core.files.disk import check_input
+from elmo_core.files.streams import damage_named
+
+STORAGES = {"FloatStorage": "<f4", "DoubleStorage": "<f8", "HalfStorage": "<f2"}
+STORAGES |= {"LongStorage": "<i8", "IntStorage": "<i4", "ByteStorage": "u1"}
+NAME_TABLE = "StructuredToParameterName@@"  # paddle.save adds it to a state_dict
+
+
+class Type:
+    """Stands for NumPy's dtype."""
+
+    def __init__(self, name: str, *_: Any):
+        self.dtype = np.dtype(name)
+
+    def __setstate__(self, state: tuple) -> None:
+        self.dtype = self.dtype.newbyteorder(state[1])
+
+
+class Array:
+    """Stands for NumPy's array."""
+
+    def __init__(self, *_: Any):
+        self.array = np.empty(0)
+
+    def __setstate__(self, state: tuple) -> None:
+        _, shape, kind, is_fortran, data = state
+        self.array = np.frombuffer(data, kind.dtype).reshape(shape, order="F" if is_fortran else "C")
+
+
+class Tensor(NamedTuple):
+    """A view of a storage of PyTorch. strides: in elements."""
+
+    storage: tuple[str, np.dtype]
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def array(self, data: bytes) -> np.ndarray:
+        size = self.storage[1].itemsize  # NumPy checks that the view lies within the data
+        return np.ndarray(self.shape, self.storage[1], data, size * self.offset, [size * n for n in self.strides])
+
+
+ADMITTED = {
+    "collections.OrderedDict": OrderedDict,
+    "_codecs.encode": lambda text, _encoding="latin1": text.encode("latin1"),  # bytes, in protocol 2
+    "numpy.dtype": Type,
+    "numpy.ndarray": "ndarray",
+    **{f"numpy.{core}.multiarray._reconstruct": Array for core in ("core", "_core")},  # NumPy 1 and 2
+    **{
+        f"torch._utils.{name}": lambda *fields: Tensor(*fields[:4])
+        for name in ("_rebuild_tensor", "_rebuild_tensor_v2")
+    },
+    **{f"torch.{device}{name}": np.dtype(kind) for name, kind in STORAGES.items() for device in ("", "cuda.")},
+}
+
+
+class Unpickler(pickle.Unpickler):
+    """Admits arrays and dictionaries of them. Anything else that a pickle asks for is an error that names it."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (found := ADMITTED.get(f"{module}.{name}")) is None:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        return found
+
+    def persistent_load(self, identity: tuple) -> tuple[str, np.dtype]:
+        """Return the key and type of a storage."""
+        return identity[2], identity[1]
+
+
+def read_torch(path: Path) -> dict[str, np.ndarray]:
+    """Read a file written by `torch.save(module.state_dict(), path)`."""
+    check_input(path, "a file of PyTorch's weights")
+    with damage_named(path, "Expected a state dictionary of PyTorch."), path.open("rb") as file:
+        if zipfile.is_zipfile(path):
+            archive = zipfile.ZipFile(file)
+            (name,) = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+            tensors, folder = Unpickler(archive.open(name)).load(), name.removesuffix("data.pkl")
+            storages = {tensor.storage for tensor in tensors.values()}
+            values = {key: archive.read(f"{folder}data/{key}") for key, _ in storages}
+        else:
+            *_, tensors, keys = (Unpickler(file).load() for _ in range(5))
+            sizes, values = {key: kind.itemsize for key, kind in (tensor.storage for tensor in tensors.values())}, {}
+            for key in keys:
+                (elements,) = struct.unpack("<q", file.read(8))
+                values[key] = file.read(elements * sizes[key])
+        return {str(name): tensor.array(values[tensor.storage[0]]) for name, tensor in tensors.items()}
+
+
+def read_paddle(path: Path) -> dict[str, np.ndarray]:
+    """Read a file written by `paddle.save(layer.state_dict(), path)`."""
+    check_input(path, "a file of Paddle's weights")
+    with damage_named(path, "Expected a state dictionary of Paddle."), path.open("rb") as file:
+        content = Unpickler(file).load()
+        content.pop(NAME_TABLE, None)
+        return {str(name): value.array for name, value in content.items()}
