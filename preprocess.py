@@ -79,9 +79,8 @@ def text(args: argparse.Namespace) -> None:
     try:
         report = make_corpus(args.input, args.output, options, args.processes, args.overwrite)
     except NotUTF8 as error:
-        if args.user_dict and str(error).startswith(args.user_dict):
-            raise
-        raise UserError(f"{error} Or add --encoding={error.likely or 'NAME'}.") from error
+        advice = "Leave out --encoding." if error.likely == "UTF-8" else f"Or add --encoding={error.likely or 'NAME'}."
+        raise UserError(f"{error} {advice}") from error
     seconds, tokens = time.perf_counter() - start, report.tokens.total()
     size = f"{format_count(report.lines, 'lines')}, {format_count(tokens, 'tokens')}"
     log.info(f"{size} in {seconds:.0f} s, {tokens / seconds:,.0f} per second.")

@@ -56,7 +56,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     source.add_argument("--init_from_ckpt", metavar="CKPT", help="resume exactly from this checkpoint")
     source.add_argument("--finetune_from", metavar="CKPT", help="start from this checkpoint's weights, on other text")
     arguments.add_settings(begin, PretrainingSettings, "allow_changes")
-    begin.add_argument("--pretrained_word_embeddings", **arguments.FILE, help="word2vec vectors for the token encoder")
+    begin.add_argument(
+        "--pretrained_word_embeddings", **arguments.FILE, help="word2vec vectors for the word embeddings"
+    )
     arguments.add_settings(parser.add_argument_group("optimizer"), FixedSettings, omit=["precision"])
     arguments.add_model(parser)
     args = parser.parse_args(argv)
@@ -125,7 +127,6 @@ def initial_model(args: argparse.Namespace, ranks: Ranks, source: Path | None, s
     if not ranks.is_main:
         args.pretrained_word_embeddings = None  # rank 0's weights are copied to all
     models = []  # filled as a side effect: run_on_all sends results between ranks, and a model cannot be sent
-    # run_on_all keeps waiting ranks alive: fitting to word vectors takes minutes
     ranks.run_on_all(lambda: models.append(build_model(args, source)))
     bilm, vocabulary = models[0]
     check_ranks(ranks, {**bilm.config.to_dict(), "vocabulary": vocabulary.identity, "step": step})

@@ -29,15 +29,11 @@ SHAPE = ["--model_size=small", "--projection_dim=300", "--cell_dim=512", "--pret
 FIRST_PASS = [*SHAPE, "--lr=0.002", "--warmup_steps=500", "--seed={seed}"]
 SECOND_PASS = ["--lr=0.001", "--warmup_steps=200", "--dropout=0", "--seed={seed}1"]  # another order
 MODELS = {  # name: flags
-    "a": [*FIRST_PASS, "--filters=1:32,2:32,3:64,4:128,5:256", "--dropout=0"],
-    "a2": [*SECOND_PASS, "--finetune_from={a}"],  # a second epoch
     "b": [*FIRST_PASS, "--input=word"],
-    "b2": [*SECOND_PASS, "--finetune_from={b}"],
+    "b2": [*SECOND_PASS, "--finetune_from={b}"],  # a second epoch
 }
 ROWS = {  # name: model, flags, whether there is a fine-tuned row besides the frozen one
     "word2vec": ("word2vec", [], True),
-    "a": ("a", [], True),
-    "a2": ("a2", [], True),
     "b": ("b", [], True),
     "b-layer0": ("b", ["--layers=0"], False),
     "b-random": ("b", ["--random_weights=lstm"], False),

@@ -11,28 +11,27 @@ import re
 import shutil
 import signal
 import tempfile
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
 from tqdm import tqdm
 
 from elmo_core.files import disk
-from elmo_core.messages import UserError, format_count, log
+from elmo_core.messages import UserError, format_count
 from elmo_core.settings import setting
 from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
 from elmo_core.text.text_files import byte_blocks, decode, text_files
 from elmo_core.text.tokenise import HAS_WORD, Tokeniser
 
 BATCH_BYTES = 1 << 18  # whole lines for one task of a process
-BATCHES_AHEAD = 2  # per process, twice: none waits, and memory stays small
-MAX_SHARDS = 900  # train and dev, all open at once; systems allow a process 1,024 files
+BATCHES_AHEAD = 4  # per process: none waits, and memory stays small
 PARTIAL = ".partial-"  # prefix of an unfinished corpus's folder
 LANGUAGES = (
     "language: recognised, English, Chinese words or characters, any other, or none: split at white space, one sentence per "
@@ -57,7 +56,7 @@ class Options:
     negation: str = setting("treebank", "English: do n't (treebank) or don 't (lm1b)", choices=("treebank", "lm1b"))
     min_tokens: int = setting(2, "drop shorter sentences")
     max_tokens: int = setting(500, "drop longer sentences")
-    shards: int = setting(10, "files in train/; training holds one in memory at a time")
+    shards: int = setting(10, "files in train/; training holds one in memory at a time", below=501)  # all open at once
     dev_fraction: float = setting(0.0, "fraction of the documents that goes to dev/", below=1)
     dev_split: str = setting("random", "which documents go to dev/", choices=("random", "last"))
     seed: int = setting(0, "random seed", below=2**32)
@@ -67,8 +66,6 @@ class Options:
             raise UserError("nfkc has no effect with lang='none', which only splits text at white space.")
         if self.max_tokens < self.min_tokens:
             raise UserError(f"max_tokens is {self.max_tokens}: expected min_tokens ({self.min_tokens}) or more.")
-        if self.shards * (1 + self.dev_fraction) > MAX_SHARDS:
-            raise UserError(f"shards is {self.shards}: expected {MAX_SHARDS} or fewer, those of dev included.")
         if self.dev_split == "last" and not self.dev_fraction:
             raise UserError("dev_split='last' needs a dev_fraction, for instance 0.01.")
         with suppress(LookupError, UnicodeError):
@@ -89,6 +86,19 @@ class Batch:
     lines: list[bytes]
     documents: list[int]
     size: int  # bytes on disk
+
+    def decoded(self, options: Options) -> Iterator[str | None]:
+        """Yield the lines as text; None for a line that is dropped because it cannot be decoded."""
+        for number, data in enumerate(self.lines, self.first):
+            try:
+                line = data.decode(options.encoding)
+                yield line.removeprefix("\ufeff") if number == 1 else line
+            except UnicodeDecodeError:
+                if options.undecodable == "error":
+                    decode(
+                        b"\n".join(self.lines), self.path, self.first, options.encoding
+                    )  # names the line and the cause
+                yield None
 
 
 @dataclass
@@ -117,7 +127,7 @@ def make_corpus(
     paths = list(dict.fromkeys(chain.from_iterable(text_files(name, recursive=True) for name in inputs)))
     if inside := [path for path in paths if output.resolve() in path.resolve().parents]:
         raise UserError(f"output {output} contains the input {inside[0]}. Choose another folder.")
-    texts = (line.decode(options.encoding, "replace") for batch in batches(paths) for line in batch.lines)
+    texts = (line for batch in batches(paths) for line in batch.decoded(options) if line is not None)
     tokeniser = make_tokeniser(options.lang, texts, user_dict=options.user_dict)
     first_dev = _first_held_out(paths, options) if options.dev_split == "last" else None
     if tokeniser.lang == "zh":
@@ -130,9 +140,8 @@ def make_corpus(
                 n = max(1, round(options.dev_fraction * options.shards))
                 parts["dev"] = _Shards(folder / "dev", n, options.seed, stack)
             work = partial(_process_batch, options, tokeniser, first_dev)
-            results = stack.enter_context(closing(_parallel_map(work, batches(paths, options.document), processes)))
             progress = stack.enter_context(_progress(paths, "tokenise"))
-            for lines, counts in results:
+            for lines, counts in _parallel_map(work, batches(paths, options.document), processes):
                 for name, part in parts.items():
                     part.add(lines[name])
                     report.sentences[name] += len(lines[name])
@@ -152,8 +161,8 @@ def batches(paths: Iterable[Path], document: str = "line") -> Iterator[Batch]:
     """Yield the files' lines. document: a line, a block up to a blank line, or a file."""
     number = -1
     for path in paths:
-        first, starts_document = 1, True
-        for block, size in byte_blocks(path, BATCH_BYTES):
+        starts_document = True
+        for first, block, size in byte_blocks(path, BATCH_BYTES):
             lines, documents = block.removesuffix(b"\n").split(b"\n"), []
             for line in lines:
                 blank = not line.strip()
@@ -162,20 +171,14 @@ def batches(paths: Iterable[Path], document: str = "line") -> Iterator[Batch]:
                     number, starts_document = number + starts_document, False
                 documents.append(number)
             yield Batch(path, first, lines, documents, size)
-            first += len(lines)
 
 
 def _process_batch(options: Options, tokeniser: Tokeniser, first_dev: int | None, batch: Batch) -> Result:
     """Tokenise a batch to lines of train and dev. Also returns counts."""
     lines, counts = {"train": [], "dev": []}, Report(len(batch.lines), batch.size)
     form = "NFKC" if options.nfkc else "NFC"
-    for i, (data, document) in enumerate(zip(batch.lines, batch.documents, strict=True)):
-        try:
-            line = data.decode(options.encoding)
-            line = line.removeprefix("\ufeff") if batch.first + i == 1 else line
-        except UnicodeDecodeError:
-            if options.undecodable == "error":
-                decode(b"\n".join(batch.lines), batch.path, batch.first, options.encoding)
+    for line, data, document in zip(batch.decoded(options), batch.lines, batch.documents, strict=True):
+        if line is None:
             counts.dropped[f"lines that are not {options.encoding}"] += 1
             continue
         part = "dev" if _is_held_out(options, first_dev, document, data) else "train"
@@ -231,40 +234,20 @@ def _parallel_map(work: Callable[[Batch], Result], source: Iterator[Batch], proc
     if processes == 1:
         yield from map(work, source)
         return
-    with ProcessPoolExecutor(processes, initializer=_ignore_interruptions) as pool:
-        results = iter(())
+    ignore_interruption = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)  # the main process ends the others
+    with ProcessPoolExecutor(processes, initializer=ignore_interruption) as pool:
+        pending = deque()
         try:
-            while group := list(islice(source, BATCHES_AHEAD * processes)):
-                with _defer_signals():  # a half-started process would never end
-                    following = pool.map(work, group)
-                yield from results
-                results = following
-            yield from results
+            for batch in source:
+                pending.append(pool.submit(work, batch))
+                if len(pending) == BATCHES_AHEAD * processes:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
         except BrokenProcessPool:
             raise UserError("a process was killed, perhaps out of memory. Try `processes=1`.") from None
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-@contextmanager
-def _defer_signals() -> Iterator[None]:
-    """Defer Ctrl-C and SIGTERM to the end of the block. (With a signal mask, another thread could receive them.)"""
-    received = []
-    numbers = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
-    handlers = {number: signal.signal(number, lambda number, _: received.append(number)) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        if received:
-            signal.raise_signal(received[0])
-
-
-def _ignore_interruptions() -> None:
-    """In the pool's processes: the main process handles Ctrl-C and ends them."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            pool.shutdown(cancel_futures=True)
 
 
 class _Shards:
@@ -306,14 +289,10 @@ def _check_part(name: str, report: Report) -> None:
 
 def _check_output(output: Path, overwrite: bool) -> None:
     """Raise if the folder cannot be written or has other content. Files of other programs are never removed."""
-    if output.exists() and not output.is_dir():
-        raise UserError(f"output {output} is a file. Expected a folder, new or existing.")
     disk.check_output("output", output / "train" / "*")
     present = [path for path in output.glob("*") if not path.name.startswith(PARTIAL)]
     if present and not overwrite:
         raise UserError(f"output {output} is not empty: {present[0].name}. Choose another, or --overwrite its parts.")
-    for path in output.glob(f"{PARTIAL}*"):
-        log.warning(f"{path} belongs to another run. If that run was killed, remove it.")
     for path in [*output.glob("train/*"), *output.glob("dev/*")]:
         if not (SHARD.fullmatch(path.name) or path.name.startswith(".")):
             raise UserError(f"{path} was not written by preprocess.py and would be removed. Choose another output.")
@@ -322,16 +301,15 @@ def _check_output(output: Path, overwrite: bool) -> None:
 @contextmanager
 def _staging(output: Path) -> Iterator[Path]:
     """A folder for train and dev, which are moved to the output if the block succeeds."""
-    created = not output.exists()
     output.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=output) as name:
             yield Path(name)
-            with _defer_signals():
-                for part in ("train", "dev"):
-                    shutil.rmtree(output / part, ignore_errors=True)
-                for path in sorted(Path(name).iterdir()):  # train last, so that dev exists if train does
-                    path.rename(output / path.name)
-    finally:
-        if created and not any(output.iterdir()):
-            output.rmdir()
+            for part in ("dev", "train"):  # train last: if it is there, all is
+                shutil.rmtree(output / part, ignore_errors=True)
+                with suppress(FileNotFoundError):
+                    Path(name, part).rename(output / part)
+    except BaseException:
+        with suppress(OSError):
+            output.rmdir()  # unless it had content before
+        raise

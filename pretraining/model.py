@@ -12,7 +12,6 @@ from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.messages import UserError, log
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import checkpoint
-from pretraining.fit import fit_characters
 
 
 def load_model(source: Path, expected: Mapping, vocabulary: Vocabulary | None) -> tuple[BiLM, Vocabulary]:
@@ -63,8 +62,10 @@ def _with_vocabulary(bilm: BiLM, old: Vocabulary, new: Vocabulary) -> BiLM:
 
 
 def initialise_from_vectors(bilm: BiLM, vocabulary: Vocabulary, path: Path) -> None:
-    """Initialise the word table, or fit the character network, from a word2vec file. Other words stay as they are."""
+    """Initialise the word table from a word2vec file. Other words stay as they are."""
     tables, config = bilm.token_encoder.word_tables, bilm.config
+    if not tables:
+        raise UserError(f"{path}: the model reads characters only. Expected one with words: --input=word or char+word.")
     flag = "word_dim" if config.input == "char+word" else "projection_dim"
     vectors = load_word_vectors(path)
     if (size := vectors.vector_size) != getattr(config, flag):
@@ -75,8 +76,6 @@ def initialise_from_vectors(bilm: BiLM, vocabulary: Vocabulary, path: Path) -> N
     share = len(ids) / len(vocabulary)
     log.info(f"word vectors  {len(ids):,} of {len(vocabulary):,} words ({share:.1%}) found in {path}")
     initial = vectors[[vocabulary[k] for k in ids]]
-    if not tables:
-        return fit_characters(bilm.token_encoder, vocabulary, ids, initial)
     table = dict(bilm.token_encoder.named_parameters())[tables[0]]  # (V, dimensions)
     rows = table.numpy()
     rows[ids] = initial

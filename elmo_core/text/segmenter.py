@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import os
 import re
 import warnings
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.messages import UserError, log
+from elmo_core.messages import UserError, format_count, log
 
 HAN = re.compile("[\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 ENTRY = re.compile(r"(\S{1,100})(?: +(\d{1,18}))?(?: +[A-Za-z]\w*)?")
@@ -69,7 +70,8 @@ class Segmenter:
             import jieba
 
         tokenizer, level, unmatched = jieba.Tokenizer(), jieba.default_logger.level, []
-        jieba.setLogLevel(logging.WARNING)
+        tokenizer.tmp_dir = str(_cache_folder())  # by default /tmp, where another user could leave a dictionary
+        jieba.setLogLevel(logging.CRITICAL)
         tokenizer.initialize()
         jieba.setLogLevel(level)
         for word, frequency in self._frequencies.items():
@@ -81,8 +83,8 @@ class Segmenter:
                 tokenizer.add_word(word, frequency)
         if unmatched:
             log.warning(
-                f"{self.source}: {len(unmatched):,} words have characters at which jieba always splits, and are not found. "
-                f"The first: {unmatched[0]}."
+                f"{self.source}: {format_count(len(unmatched), 'words')} will never be found, because jieba splits at some "
+                f"of the characters (spaces separate word, frequency and tag). The first: {unmatched[0]}."
             )
         return tokenizer
 
@@ -104,12 +106,23 @@ class Segmenter:
         return words, word_index
 
 
+def _cache_folder() -> Path:
+    """The user's folder for jieba's cache; a path that cannot exist if there is none, and jieba then has no cache."""
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "elmo")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+    except (OSError, RuntimeError):  # no home, or a read-only one
+        return Path(os.devnull)
+
+
 @cache
 def segmenter(entries: tuple[str, ...] = (), source: str = "user_dict") -> Segmenter:
     """A shared Segmenter: jieba's dictionary is loaded once."""
     return Segmenter(entries, source)
 
 
+@lru_cache(8)  # each line of a traditional text asks about the same words
 def is_traditional(text: str) -> bool:
     """Whether Chinese text is traditional: more of its characters are in Big5 alone than in GB2312 alone."""
     han = "".join(HAN.findall(text))
@@ -120,18 +133,10 @@ def is_traditional(text: str) -> bool:
 
 def warn_if_traditional(text: str, words: Sequence[str] = ()) -> None:
     """Warn once if text is traditional, but the vocabulary of the model that reads it, or jieba's, is simplified."""
-    if is_traditional(text) and not _is_traditional_model("".join(words[:10_000])):
-        _warn_of_traditional("the model's vocabulary" if words else "jieba's dictionary")
-
-
-@lru_cache(8)  # each line of a traditional text asks
-def _is_traditional_model(words: str) -> bool:
-    return is_traditional(words)
+    if is_traditional(text) and not is_traditional("".join(words[:10_000])):
+        _warn_of_traditional()
 
 
 @cache
-def _warn_of_traditional(what: str) -> None:
-    log.warning(
-        f"The text is in traditional Chinese, {what} in simplified. Convert it first, for instance with OpenCC: `opencc -c "
-        "t2s`. manylangs-chinese is a traditional model. This is logged once."
-    )
+def _warn_of_traditional() -> None:
+    log.warning("The text is in traditional Chinese, the words in simplified. Convert it first: `opencc -c t2s`.")

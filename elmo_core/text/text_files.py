@@ -14,9 +14,8 @@ from elmo_core.files import disk, streams
 from elmo_core.messages import UserError, join_names, log
 
 UTF16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
-BIG5 = ("big5", "cp950", "big5-hkscs")  # cp950 is that of Windows
 BLOCK_BYTES = 1 << 22  # in memory at once
-MAX_ENTRIES = 2_500_000  # of a dictionary, which takes up to 200 bytes each in memory
+MAX_LINE = 1 << 26  # bytes
 
 
 class NotUTF8(UserError):
@@ -46,20 +45,21 @@ def text_files(source: str | Path, recursive: bool = False) -> list[Path]:
 
 def blocks(path: Path, encoding: str = "UTF-8") -> Iterator[str]:
     """Yield the text of a file, plain or gzip, in blocks of whole lines."""
-    line = 1
-    for block, _ in byte_blocks(path, BLOCK_BYTES):
+    for line, block, _ in byte_blocks(path, BLOCK_BYTES):
         yield decode(block, path, line, encoding)
-        line += block.count(b"\n")
 
 
-def byte_blocks(path: Path, size: int) -> Iterator[tuple[bytes, int]]:
-    """Yield the bytes of a file, plain or gzip, in blocks of whole lines, each with its size on disk."""
+def byte_blocks(path: Path, size: int) -> Iterator[tuple[int, bytes, int]]:
+    """Yield a file, plain or gzip, in blocks of whole lines: the first line's number, the bytes, their size on disk."""
     with streams.damage_named(path), streams.open_file(path) as file:
-        position = 0
-        while block := file.read(size) + file.readline():
+        line, position = 1, 0
+        while block := file.read(size) + (rest := file.readline(MAX_LINE)):
+            if len(rest) == MAX_LINE:
+                number = line + block.count(b"\n")
+                raise UserError(f"{path}:{number}: a line of more than {MAX_LINE:,} bytes. Expected shorter lines.")
             end = os.lseek(file.fileno(), 0, os.SEEK_CUR)
-            yield block, end - position
-            position = end
+            yield line, block, end - position
+            line, position = line + block.count(b"\n"), end
 
 
 def decode(data: bytes, path: Path, line: int, encoding: str = "UTF-8") -> str:
@@ -71,43 +71,33 @@ def decode(data: bytes, path: Path, line: int, encoding: str = "UTF-8") -> str:
         text = data.decode(encoding)
         return text.removeprefix("\ufeff") if line == 1 else text
     except UnicodeDecodeError as error:
+        likely = _likely_encoding(data)
+        if likely != "UTF-8":
+            looks = f"It looks like {likely}. " if likely else ""
+            advice = f"{looks}Convert it with iconv -f {likely or 'NAME'} -t utf-8."
+        elif codecs.lookup(encoding).name == "utf-8":
+            advice = "The text is damaged: a character is incomplete. Create or download it again."
+        else:
+            advice = "It looks like UTF-8."
         line += data.count(b"\n", 0, error.start)
-        if codecs.lookup(encoding).name == "utf-8" and _is_damaged_utf8(data):
-            raise UserError(
-                f"{path}:{line}: the UTF-8 text is damaged: a character is incomplete. Create or download it again."
-            ) from error
-        likely = None if data.startswith(UTF16) else _likely_encoding(data, encoding)
-        name = "UTF-16" if data.startswith(UTF16) else likely
-        looks = f"It looks like {name}. " if name else ""
-        advice = f"{looks}Convert it with iconv -f {name or 'NAME'} -t utf-8."
         not_utf8 = NotUTF8(f"{path}:{line}: byte 0x{data[error.start]:02x} is not {encoding}. {advice}")
         not_utf8.likely = likely
         raise not_utf8 from error
 
 
-def _likely_encoding(data: bytes, wrong: str) -> str | None:
-    """Guess the encoding of bytes that are not in the encoding `wrong`."""
-    alone = len(re.findall(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])", data))  # like latin-1 accents
-    paired = len(re.findall(rb"[\x80-\xff]{2}", data))  # like most Chinese characters
-    chinese = ("gb18030", *BIG5) if _is_simplified(data) else (*BIG5, "gb18030")
-    for name in ("utf-8", *(chinese if paired > alone else ("latin-1",))):
-        with suppress(UnicodeDecodeError):
-            data.decode(name)
-            if codecs.lookup(name) != codecs.lookup(wrong):
-                return name
-    return None
-
-
-def _is_damaged_utf8(data: bytes) -> bool:
-    """Whether most bytes beyond ASCII are whole characters of UTF-8, which they are in no other encoding."""
+def _likely_encoding(data: bytes) -> str | None:
+    """Recognise UTF-16 by its mark, UTF-8 by its characters, most of them whole, and GB18030 by its pairs of bytes."""
+    if data.startswith(UTF16):
+        return "UTF-16"
     text = data.decode("utf-8", "replace")
-    return sum(not character.isascii() for character in text) > 4 * text.count("\ufffd")
-
-
-def _is_simplified(data: bytes) -> bool:
-    """Whether bytes are simplified Chinese. In gb18030 they are then characters of GB2312; those of Big5 often are not."""
-    characters = [character for character in data.decode("gb18030", "replace") if not character.isascii()]
-    return len("".join(characters).encode("gb2312", "ignore")) > 1.8 * len(characters)
+    if sum(not character.isascii() for character in text) > 4 * text.count("\ufffd"):
+        return "UTF-8"
+    paired = len(re.findall(rb"[\x80-\xff]{2}", data))
+    alone = len(re.findall(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])", data))  # like latin-1's accents
+    with suppress(UnicodeDecodeError):
+        data.decode("gb18030")
+        return "GB18030" if paired > alone else None
+    return None
 
 
 def parse_json(text: str) -> Any:
@@ -141,12 +131,7 @@ def read_lines(path: str | Path, encoding: str = "UTF-8") -> Iterator[str]:
 
 def read_entries(path: str | Path) -> list[str]:
     """Read the lines of a vocabulary or another dictionary."""
-    lines: list[str] = []
-    for text in blocks(Path(path)):
-        lines += split_lines(text.replace("\r\n", "\n"))
-        if len(lines) > MAX_ENTRIES:
-            raise UserError(f"{path} has more than {MAX_ENTRIES:,} lines. No vocabulary has so many.")
-    return lines
+    return list(read_lines(path))
 
 
 def line_groups(path: Path | None) -> Iterator[list[str]]:

@@ -109,12 +109,18 @@ def english(paragraph: str, negation: str = "treebank") -> Iterator[list[str]]:
 
 def split_english(text: str) -> list[str]:
     """The sentences of a paragraph."""
-    sentences, start = [], 0
+    sentences, start, word = [], 0, _next_word(text, 0)
     for match in SENTENCE_END.finditer(text):
-        if _ends_sentence(text, start, match):
+        if word < match.start() and _ends_sentence(text, start, match):
             sentences.append(text[start : match.end()].rstrip())
-            start = match.end()
+            start, word = match.end(), _next_word(text, match.end())
     return [*sentences, text[start:]] if start < len(text) else sentences
+
+
+def _next_word(text: str, start: int) -> int:
+    """The position of the next letter or digit, or the end of the text."""
+    match = HAS_WORD.search(text, start)
+    return match.start() if match else len(text)
 
 
 def _ends_sentence(text: str, start: int, match: re.Match) -> bool:
@@ -124,7 +130,7 @@ def _ends_sentence(text: str, start: int, match: re.Match) -> bool:
     rest = text[match.end() : match.end() + 40].lstrip("\"'([{")
     key, first, follower = word.lower(), rest[:1], NEXT_WORD.match(rest)[0]
     starts = follower.lower() in STARTERS
-    if not HAS_WORD.search(text, start, match.start()) or (first and first in ",;:.!?)"):
+    if first and first in ",;:.!?)":
         return False
     if not gap:
         return _is_missing_space(word, marks, closed, follower)
@@ -198,7 +204,7 @@ def characters(paragraph: str) -> Iterator[list[str]]:
 
 def split_chinese(text: str) -> list[str]:
     """The sentences of a paragraph. A straight quotation mark is closing if an odd number precedes it."""
-    sentences, start, quotes, counted = [], 0, 0, 0
+    sentences, start, quotes, counted, word = [], 0, 0, 0, _next_word(text, 0)
     for match in SENTENCE_END_ZH.finditer(text):
         end = match.end()
         if text.startswith('"', end):
@@ -206,9 +212,9 @@ def split_chinese(text: str) -> list[str]:
             end += quotes % 2
         before, after = text[max(start, match.start() - 30) : match.start()], text[match.start() : match.start() + 30]
         in_title = before.rfind("《") > before.rfind("》") and "》" in after
-        if not in_title and HAS_WORD.search(text, start, match.start()) and not CONTINUES_ZH.match(text, end):
+        if not in_title and word < match.start() and not CONTINUES_ZH.match(text, end):
             sentences.append(text[start:end].strip())
-            start = end
+            start, word = end, _next_word(text, end)
     return [*sentences, text[start:].strip()] if text[start:].strip() else sentences
 
 
@@ -236,13 +242,13 @@ def any_patterns() -> tuple:
 def any_script(paragraph: str) -> Iterator[list[str]]:
     """The sentences of a paragraph, each a list of UAX 29's words. Thai, for one, has no marks at the end of sentences."""
     word_break, sentence_end = any_patterns()
-    start = 0
+    start, word = 0, _next_word(paragraph, 0)
     for end in [*(match.end() for match in sentence_end.finditer(paragraph)), len(paragraph)]:
-        if start < end and (end == len(paragraph) or HAS_WORD.search(paragraph, start, end)):
+        if start < end and (end == len(paragraph) or word < end):
             tokens = " ".join(word_break.split(paragraph[start:end])).split()
             if tokens := [token for token in tokens if token.strip("\u200c\u200d")]:
                 yield tokens
-            start = end
+            start, word = end, _next_word(paragraph, end)
 
 
 CHINESE = ("zh", "characters")

@@ -384,7 +384,7 @@ def test_processes_read_only_a_little_ahead():
     read = []
     results = raw_text._parallel_map(abs, (read.append(n) or n for n in range(0, -100, -1)), 2)
     for n, result in enumerate(results):
-        assert result == n and len(read) <= n + 1 + 4 * raw_text.BATCHES_AHEAD
+        assert result == n and len(read) <= n + 2 * raw_text.BATCHES_AHEAD
     assert n == 99
 
 

@@ -18,14 +18,13 @@ import runs
 from project import PROJECT
 
 import run_pretrain
-from elmo import load_bilm
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
 from elmo_core.text.corpus import Corpus
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary, token_batch
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import checkpoint
-from pretraining import fit, run, run_folder
+from pretraining import run, run_folder
 from pretraining.meter import Meter
 from pretraining.perplexity import Score
 
@@ -406,18 +405,6 @@ def test_word_vectors_fill_the_word_table(corpus, tmp_path, messages, changes):
     resume = [f"--init_from_ckpt={tmp_path / 'run'}", "--pretrained_word_embeddings=nowhere.txt", "--max_steps=2"]
     runs.pretrain([*argv, *resume])
     assert "--pretrained_word_embeddings is not read" in messages()
-
-
-def test_characters_are_fitted_to_word_vectors(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(fit, "STEPS", 600)
-    words = runs.WORDS[::2]
-    path = tmp_path / "vectors.txt"
-    vectors = write_vectors(path, words, 6)
-    runs.pretrain(runs.flags(corpus, tmp_path / "run", max_steps=1, lr=1e-12, pretrained_word_embeddings=path))
-    bilm, vocabulary = load_bilm(tmp_path / "run")
-    batch = token_batch([words], "char", vocabulary)
-    fitted = bilm.token_encoder(batch.tokens).numpy()[batch.index[0, 1:-1]]
-    assert np.square(fitted - vectors).sum() < 0.2 * np.square(vectors).sum()
 
 
 # The end of a run, and resuming after it
