@@ -1,15 +1,11 @@
-"""serving/service.py, driven as an ASGI server drives it, and its load test. Needs FastAPI, which nothing else here does."""
+"""The service in docs/serving.md, driven as an ASGI server drives it. Needs FastAPI, which nothing else here does."""
 
 import asyncio
-import importlib
 import json
-import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
-from project import PROJECT
+from project import PROJECT, python_blocks
 
 from elmo import ELMoEmbedder
 from elmo_tasks import Tagger
@@ -17,24 +13,20 @@ from elmo_tasks import Tagger
 TEXTS = ["The film was good .", "", "Anna saw Rome ."]
 
 
-@pytest.fixture(scope="module")
-def service(checkpoints, tmp_path_factory):
+def service(monkeypatch, model: object, task: str):
+    """The application of the page, with this model."""
     pytest.importorskip("fastapi", reason="no FastAPI")
-    folder = tmp_path_factory.mktemp("service") / "tagger"
-    sentences, labels = [["Anna", "saw", "Rome"]] * 4, [["PER", "O", "LOC"]] * 4
-    Tagger.train(sentences, labels, lang="en", save_dir=folder, epochs=1, hidden_dim=4, word_dim=4)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TAGGER", str(folder))
-        patch.setenv("ELMO", str(checkpoints["char"]))
-        patch.syspath_prepend(str(PROJECT / "serving"))
-        yield importlib.import_module("service")
-    del sys.modules["service"]
+    monkeypatch.setenv("MODEL", str(model))
+    monkeypatch.setenv("TASK", task)
+    space = {"__name__": "service"}
+    exec(python_blocks("docs/serving.md")[0], space)
+    return space["app"]
 
 
-def call(service, method: str, path: str, body: bytes = b"", length: str | None = None) -> tuple[int, object]:
+def call(app, method: str, path: str, content: object = None) -> tuple[int, object]:
     """The status of an answer and its content."""
-    sent, size = [], str(len(body)) if length is None else length
-    headers = [(b"content-type", b"application/json"), *[(b"content-length", size.encode())] * bool(size)]
+    sent, body = [], json.dumps(content).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     scope = {"type": "http", "method": method, "path": path, "headers": headers, "query_string": b""}
     parts = iter([{"type": "http.request", "body": body}])
 
@@ -44,70 +36,25 @@ def call(service, method: str, path: str, body: bytes = b"", length: str | None 
     async def send(message: dict) -> None:
         sent.append(message)
 
-    asyncio.run(service.app(scope, receive, send))
-    content = b"".join(message.get("body", b"") for message in sent)
-    return sent[0]["status"], json.loads(content) if content else None
+    asyncio.run(app(scope, receive, send))
+    return sent[0]["status"], json.loads(b"".join(message.get("body", b"") for message in sent))
 
 
-def ask(service, path: str, texts: object) -> tuple[int, object]:
-    return call(service, "POST", path, json.dumps({"texts": texts}).encode())
+def test_it_tags_as_the_library_does(tmp_path, monkeypatch):
+    sentences, labels = [["Anna", "saw", "Rome"]] * 4, [["PER", "O", "LOC"]] * 4
+    tagger = Tagger.train(
+        sentences, labels, lang="en", save_dir=tmp_path / "tagger", epochs=1, hidden_dim=4, word_dim=4
+    )
+    app = service(monkeypatch, tmp_path / "tagger", "tag")
+    expected = [[span.to_dict() for span in spans] for spans in tagger.spans(TEXTS)]
+    assert call(app, "POST", "/", {"texts": TEXTS}) == (200, expected)
+    assert call(app, "GET", "/health") == (200, {"status": "ok"})
+    for texts in ("a", [1], ["a" * 10_001], ["a"] * 65, None):
+        assert call(app, "POST", "/", {"texts": texts})[0] == 422
 
 
-def test_it_answers_as_the_library_does(service, checkpoints):
-    assert call(service, "GET", "/health") == (200, {"status": "ok"})
-    status, spans = ask(service, "/tag", TEXTS)
-    assert status == 200 and spans == [[span.to_dict() for span in some] for some in service.tagger.spans(TEXTS)]
-    status, vectors = ask(service, "/vectors", TEXTS)
+def test_its_vectors_are_the_embedders(checkpoints, monkeypatch):
+    status, vectors = call(service(monkeypatch, checkpoints["char"], "embed"), "POST", "/", {"texts": TEXTS})
     embedder = ELMoEmbedder(checkpoints["char"], layers="average", pool="mean")
-    expected = embedder.encode([text.split() for text in TEXTS])
     assert status == 200
-    np.testing.assert_allclose(vectors, expected, atol=1e-6)
-
-
-def test_requests_beyond_the_limits_are_refused(service):
-    for texts in ("a", [1], ["a" * 10_001], ["a"] * 65, ["\ud800"], None):
-        status, answer = ask(service, "/tag", texts)
-        assert status == 422 and "texts" in answer["detail"][0]["loc"] and len(str(answer)) < 200
-    for length in ("100001", "", "9" * 5000, "-1", "²"):
-        assert call(service, "POST", "/tag", b'{"texts": ["a"]}', length)[0] == 413
-    assert ask(service, "/tag", [])[0] == 200
-
-
-def test_a_request_that_would_wait_too_long_is_refused_and_health_is_answered(service):
-    with service.computing:  # another request computes
-        waiting = [threading.Thread(target=ask, args=(service, "/tag", ["a"])) for _ in range(service.MAX_WAITING)]
-        for thread in waiting:
-            thread.start()
-        while service.places._value:
-            threading.Event().wait(0.01)
-        assert ask(service, "/tag", ["a"])[0] == 503 and call(service, "GET", "/health")[0] == 200
-    for thread in waiting:
-        thread.join()
-    assert ask(service, "/tag", ["a"])[0] == 200
-
-
-def test_the_load_test_prints_a_table(tmp_path, capsys, monkeypatch):
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version, wbufsize = "HTTP/1.1", -1
-
-        def do_POST(self):
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(200)
-            self.send_header("Content-Length", "2")
-            self.end_headers()
-            self.wfile.write(b"[]")
-
-        def log_message(self, *_):
-            pass
-
-    monkeypatch.syspath_prepend(str(PROJECT / "benchmarks"))
-    (tmp_path / "text").write_text("a\n\nb\n" * 40, encoding="utf-8")
-    monkeypatch.setattr(ThreadingHTTPServer, "request_queue_size", 64)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever).start()
-        url = f"--url=http://127.0.0.1:{server.server_port}"
-        importlib.import_module("load").main([url, f"--text={tmp_path / 'text'}", "--seconds=0.1"])
-        server.shutdown()
-    rows = [line.split("|")[1:4] for line in capsys.readouterr().out.splitlines()[2:]]
-    assert [(path.strip(), int(n)) for path, n, _ in rows] == [(p, n) for p in ("/tag", "/vectors") for n in (1, 8, 32)]
-    assert all(float(rate) > 0 for *_, rate in rows)
+    np.testing.assert_allclose(vectors, embedder.encode([text.split() for text in TEXTS]), atol=1e-6)
