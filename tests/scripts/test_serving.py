@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from project import PROJECT, python_blocks
+from project import python_blocks
 
 from elmo import ELMoEmbedder
 from elmo_tasks import Tagger
