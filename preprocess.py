@@ -29,7 +29,7 @@ from elmo_core.machine import runtime
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.characters import MAX_BYTES
 from elmo_core.text.corpus import Corpus
-from elmo_core.text.language import warn_if_unsegmented
+from elmo_core.text.language import warn_if_unreadable
 from elmo_core.text.text_files import NotUTF8, blocks
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from preprocessing import word2vec
@@ -104,7 +104,7 @@ def vocab(args: argparse.Namespace) -> None:
         raise UserError(
             f"no token has a count of {args.min_count}. Expected text with tokens separated by white space."
         )
-    warn_if_unsegmented(paths[0], known=vocabulary)
+    warn_if_unreadable(paths[0], known=vocabulary)
     vocabulary.save(args.output)
     for marker in SPECIAL_TOKENS:
         if n := counts.pop(marker, 0):

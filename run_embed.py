@@ -28,7 +28,6 @@ from elmo_core.config import ELMoConfig
 from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import UserError, format_count, log
-from elmo_core.text.tokens import UNK
 from elmo_core.weights import checkpoint, model_files, token_vectors
 from embedding import embed_text
 
@@ -96,7 +95,7 @@ def embed_vocabulary(args: argparse.Namespace) -> None:
     vectors = map(embedder.encode_tokens, chunks)
     token_vectors.write_token_vectors(args.output, words, embedder.config.projection_dim, vectors)
     if embedder.oov_share:
-        log.warning(f"{embedder.oov_share:.1%} of the words are not in the model's vocabulary and get {UNK}'s vector.")
+        log.warning(f"{embedder.oov_share:.1%} of the words are outside the model's vocabulary.")
     log.info(f"wrote         {args.output}, {format_count(len(words), 'vectors')}")
 
 

@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise UserError(f"--senses {args.senses}: no word can be scored. The log above says why.")
     user_examples = embed(embedder, words, user_occurrences)
     if embedder.oov_share:
-        log.warning(f"{embedder.oov_share:.1%} of the tokens are not in the vocabulary: the model reads <UNK>.")
+        log.warning(f"{embedder.oov_share:.1%} of the tokens are outside the model's vocabulary.")
 
     displayed = [by_text[text] for text in query_words]
     rows = displayed or sorted(words, key=lambda word: word.text)

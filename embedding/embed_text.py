@@ -25,9 +25,8 @@ from tqdm import tqdm
 from elmo_core.config import differences
 from elmo_core.files import disk
 from elmo_core.messages import UserError, format_count, format_duration, log
-from elmo_core.text.language import warn_if_unsegmented
 from elmo_core.text.text_files import read_sentences
-from elmo_core.text.tokens import BATCHES_PER_WINDOW, UNK, sentence_windows
+from elmo_core.text.tokens import BATCHES_PER_WINDOW, sentence_windows
 from elmo_core.weights import checkpoint
 
 if TYPE_CHECKING:
@@ -81,8 +80,6 @@ def _describe(embedder: "ELMoEmbedder", text: Path) -> dict[str, Any]:
     if not tokens:
         content = f"only blank lines ({blank:,})" if lines else "the file is empty"
         raise UserError(f"{text}: {content}. Expected one sentence per line.")
-    words = embedder.vocabulary.words if embedder.vocabulary else ()
-    warn_if_unsegmented(text, None, None if embedder.config.reads_characters else embedder.vocabulary, words)
     if blank:
         result = "zero vectors" if embedder.pool else "empty datasets"
         log.warning(f"{text}: {format_count(blank, 'blank lines')}: {result}.")
@@ -142,7 +139,7 @@ def _write_parts(embedder: "ELMoEmbedder", text: Path, parts: Mapping[int, Path]
         f"embedded      {format_count(done, 'tokens')} in {format_duration(seconds)}, {done / seconds:,.0f} tokens/s"
     )
     if embedder.oov_share:
-        log.warning(f"{text}: {embedder.oov_share:.1%} of the tokens are OOV and are read as {UNK}.")
+        log.warning(f"{text}: {embedder.oov_share:.1%} of the tokens are outside the model's vocabulary.")
 
 
 def _write_window(

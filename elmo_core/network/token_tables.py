@@ -12,6 +12,7 @@ from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.network import fused
 from elmo_core.text.characters import BYTES
+from elmo_core.text.language import warn_if_unreadable
 from elmo_core.text.tokens import BOS, EOS, UNK, Vocabulary, pad_rows, token_batch
 
 TOKENS_PER_CHUNK = 2048  # new tokens per pass of the character CNN
@@ -20,10 +21,10 @@ COUNTER_LOCK = threading.Lock()  # several threads may use one embedder; a count
 
 
 class OOVCounter:
-    """Counts out-of-vocabulary tokens of a word model; warns once if a character model truncates tokens."""
+    """Counts tokens outside the table of words. Warns once of truncated tokens and of text that the model cannot read."""
 
     def __init__(self, config: ELMoConfig, vocabulary: Vocabulary | None):
-        self.vocabulary = None if config.reads_characters else vocabulary
+        self.vocabulary, self.config = vocabulary, config
         self.alphabet = vocabulary.alphabet if vocabulary else BYTES
         self.total = self.unknown = 0
         self.warned = False
@@ -31,10 +32,14 @@ class OOVCounter:
     def update(self, tokens: Sequence[str]) -> None:
         """Count a batch's tokens."""
         with COUNTER_LOCK:
-            if self.vocabulary:
-                self.total += len(tokens)
+            if not self.total:
+                known = None if self.config.reads_characters else self.vocabulary
+                warn_if_unreadable("The text", tokens, known, self.vocabulary.words if self.vocabulary else ())
+            self.total += len(tokens)
+            if self.config.reads_words and self.vocabulary:
                 self.unknown += sum(token not in self.vocabulary or token == UNK for token in tokens)
-            elif not self.warned and (truncated := sum(map(self.alphabet.is_truncated, tokens))):
+            if self.config.reads_characters and not self.warned and any(map(self.alphabet.is_truncated, tokens)):
+                truncated = sum(map(self.alphabet.is_truncated, tokens))
                 self.warned = True
                 shown, longest = format_count(truncated, "tokens"), self.alphabet.columns - 2
                 log.warning(f"{shown} in a batch: longer than {longest} {self.alphabet.unit}, truncated.")

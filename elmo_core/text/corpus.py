@@ -10,7 +10,7 @@ from pathlib import Path
 
 from elmo_core.files import disk
 from elmo_core.messages import UserError, format_count, log
-from elmo_core.text.language import warn_if_unsegmented
+from elmo_core.text.language import warn_if_unreadable
 from elmo_core.text.text_files import blocks, split_lines, text_files
 from elmo_core.text.tokens import BOS, EOS, Vocabulary
 
@@ -87,7 +87,7 @@ class Corpus:
                 self.check(path, counts)
             total += counts
         self.check(self.paths[0] if len(self.paths) == 1 else f"{len(self.paths)} files", total)
-        warn_if_unsegmented(self.paths[0], known=vocabulary, words=vocabulary.words if vocabulary else ())
+        warn_if_unreadable(self.paths[0], known=vocabulary, words=vocabulary.words if vocabulary else ())
         return total
 
 

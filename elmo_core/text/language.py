@@ -16,6 +16,7 @@ CHOICES = (AUTO, *LANGUAGES)
 KANA = re.compile("[\u3041-\u30ff]")
 LETTERS = re.compile(r"[^\W\d_]+")
 SAMPLE = 10_000  # texts or tokens that are looked at
+UNSEGMENTED = "Is the text segmented into words? `preprocess.py text`, jieba.lcut or encode_texts does that."
 
 
 def recognise(texts: Iterable[str], words: Sequence[str] = ()) -> str:
@@ -63,7 +64,7 @@ def choose_language(lang: str, texts: Iterable[str], words: Sequence[str] = ()) 
     if lang == "en" and found in CHINESE:
         log.warning("The text has many Chinese characters, which the language `en` does not segment. Use `zh`.")
     if lang == "none":
-        warn_if_unsegmented("The text", chain.from_iterable(map(str.split, texts)))
+        warn_if_unreadable("The text", chain.from_iterable(map(str.split, texts)))
     return lang
 
 
@@ -77,13 +78,13 @@ def make_tokeniser(
     return Tokeniser(lang, Segmenter.from_file(user_dict) if user_dict else None)
 
 
-def warn_if_unsegmented(
+def warn_if_unreadable(
     source: Path | str,
     tokens: Iterable[str] | None = None,
     known: Container[str] | None = None,
     words: Sequence[str] = (),
 ):
-    """Warn if most tokens are unknown words, or if they are phrases of Chinese, or traditional unlike `words`.
+    """Warn of tokens that are mostly unknown, phrases of Chinese, or traditional or foreign characters unlike `words`.
 
     source: a file, or the name of the tokens in the message. tokens: by default those of the file. words: see `recognise`.
     """
@@ -92,11 +93,14 @@ def warn_if_unsegmented(
     if words:
         warn_if_traditional("".join(sample), words)
     n_unknown = 0 if known is None else sum(token not in known for token in sample)
+    letters, alphabet = list(filter(str.isalpha, "".join(sample))), set("".join(words[:SAMPLE]))
     lengths = [n for n in (len(HAN.findall(token)) for token in sample) if n]
     if sum(lengths) > 4 * len(lengths) > 0.4 * len(sample):
-        problem = f"tokens have {sum(lengths) / len(lengths):.0f} Chinese characters on average"
+        problem = f"tokens have {sum(lengths) / len(lengths):.0f} Chinese characters on average. {UNSEGMENTED}"
+    elif words and sum(letter not in alphabet for letter in letters) > len(letters) / 2:
+        problem = "most letters are in no word of the model's vocabulary. Is the model of another language?"
     elif n_unknown > len(sample) / 2:
-        problem = f"{n_unknown / len(sample):.0%} of the tokens are outside the vocabulary"
+        problem = f"{n_unknown / len(sample):.0%} of the tokens are outside the vocabulary. {UNSEGMENTED}"
     else:
         return
-    log.warning(f"{source}: {problem}. Is the text segmented into words? `preprocess.py text` does that.")
+    log.warning(f"{source}: {problem}")

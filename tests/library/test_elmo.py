@@ -411,7 +411,8 @@ def test_truncated_tokens_are_reported_once(model, caplog, kind):
     embedder = {ELMoEmbedder.encode: ELMoEmbedder, ELMo.forward: ELMo}[kind](model)
     for _ in range(2):
         kind(embedder, [["x" * 49, "the", "好" * 17], ["x" * 48]])
-    assert [record.message[:8] for record in caplog.records] == ["2 tokens"] and embedder.oov_share == 0
+    messages = [record.message[:8] for record in caplog.records if "truncated" in record.message]
+    assert messages == ["2 tokens"] and embedder.oov_share == 0
 
 
 def test_threads_count_unknown_words_together(model):
@@ -426,6 +427,23 @@ def test_threads_count_unknown_words_together(model):
     finally:
         sys.setswitchinterval(interval)
     assert (counter.total, counter.unknown) == (40_000, 20_000)
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens", "problem"),
+    [
+        ("en-reviews", ["今天", "天气", "很", "好"], "another language"),
+        ("zh-news", ["今天天气很好，我们去公园。"], "segmented"),
+        ("zh-news", ["今天", "天气", "很", "好"], None),
+        ("en-reviews", ["The", "acting", "is", "zxqwv", "."], None),
+    ],
+)
+def test_text_that_the_model_cannot_read_is_warned_of_once(model, tokens, problem, messages):
+    embedder = ELMoEmbedder(model)
+    for _ in range(2):
+        embedder.encode([tokens])
+    assert messages().count(problem) == 1 if problem else not messages()
+    assert embedder.oov_share == sum(token not in embedder.vocabulary for token in tokens) / len(tokens)
 
 
 def test_a_word_model_reports_its_unknown_words(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 import preprocess
 import run_embed
 import run_eval
-from elmo_core.text.language import AUTO, choose_language, recognise, warn_if_unsegmented
+from elmo_core.text.language import AUTO, choose_language, recognise, warn_if_unreadable
 
 ZH_WORDS, EN_WORDS, DE_WORDS = ["，", "的", "银行", "iPhone"], ["the", ",", "bank"], ["der", ",", "für", "Bänke"]
 
@@ -62,7 +62,7 @@ def test_a_warning_about_a_language_that_does_not_suit_the_text(caplog):
 )
 def test_a_warning_about_text_that_is_not_segmented(tmp_path, caplog, text, known, warned):
     (tmp_path / "text").write_text(text, encoding="utf-8")
-    warn_if_unsegmented(tmp_path / "text", known=known)
+    warn_if_unreadable(tmp_path / "text", known=known)
     assert ("segmented" in caplog.text) == warned
 
 
