@@ -324,7 +324,7 @@ def read_lines(path: Path) -> Iterable[str]:
         for _ in text_files.blocks(path):
             pass
     except text_files.NotUTF8 as error:
-        if error.likely != "latin-1":
+        if error.likely:
             raise
         return text_files.read_lines(path, encoding="latin-1")
     return text_files.read_lines(path)

@@ -397,7 +397,7 @@ def test_from_training_to_prediction(files, capsys, monkeypatch):
 
 def test_text_to_predict_in_a_chinese_encoding_is_an_error(tmp_path):
     (tmp_path / "texts").write_text("这家酒店很好\n", encoding="gb18030")
-    with pytest.raises(UserError, match=r"texts:1: .*gb18030"):
+    with pytest.raises(UserError, match=r"texts:1: .*GB18030"):
         texts.read_lines(tmp_path / "texts")
 
 
