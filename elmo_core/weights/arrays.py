@@ -50,6 +50,12 @@ def _reorder_gates(places: list[int], array: np.ndarray) -> np.ndarray:
     return np.concatenate([parts[place] for place in places], axis=-1)
 
 
+def identity_projections(config: ELMoConfig) -> dict[str, np.ndarray]:
+    """Return the projections of LSTMs that have none."""
+    cells = [f"{direction}_lstm.{k}" for direction in ("forward", "backward") for k in range(config.n_layers)]
+    return {f"{cell}.projection_weight": np.eye(config.cell_dim, dtype=np.float32) for cell in cells}
+
+
 def convolutions(config: ELMoConfig, prefix: str, *axes: int) -> Iterable[Item]:
     """List kernels (number, C, *axes, width), axes of length 1, which become (width * C, number), and their biases."""
     for k, (width, number) in enumerate(config.filters):

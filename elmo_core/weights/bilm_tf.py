@@ -28,7 +28,7 @@ from elmo_core.files import disk
 from elmo_core.files.hdf5_file import ArrayFile, open_hdf5, quoted
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.tokens import Vocabulary
-from elmo_core.weights.arrays import Conversion, Item, same
+from elmo_core.weights.arrays import Conversion, Item, identity_projections, same
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 CHARACTERS = 256 + 5  # bytes and special characters, without the padding row 0 of our table
@@ -102,10 +102,13 @@ def read_arrays(
     weights = ArrayFile(weights.path, arrays)
     opened = open_hdf5(softmax_path, "a softmax") if softmax_path else nullcontext(weights)
     with opened as softmax:
-        has_softmax = _has_softmax(softmax, vocabulary, required=softmax_path is not None)
+        has_softmax = softmax_path is not None or all(name in weights.arrays for name in SOFTMAX)
+        if vocabulary is None and (softmax_path or values["input"] == "word"):
+            raise UserError(f"{source}: a word model and a softmax require `vocab`: their words.")
+        if has_softmax and vocabulary is None:
+            log.warning(f"The softmax in {weights.path} is ignored: `vocab` is missing, the words that it predicts.")
+            has_softmax = False
         if has_softmax or values["input"] == "word":
-            if vocabulary is None:
-                raise UserError(f"{source}: no char_cnn, so this is a word model, which requires `vocab`: its words.")
             values["vocab_size"] = len(vocabulary)
         elif vocabulary:
             log.warning(f"`vocab` is ignored: {weights.path} has no softmax, and a character model needs no words.")
@@ -120,22 +123,7 @@ def read_arrays(
             implied_by = vocabulary.source if item.name in ("embedding", *SOFTMAX) else source
             params |= item.converted(_take(file, item, implied_by))
         _check_unused(weights, config, source)
-    if not projected:
-        cells = [name.removesuffix("bias") for name in params if "_lstm." in name and name.endswith(".bias")]
-        params |= {f"{cell}projection_weight": np.eye(config.cell_dim, dtype=np.float32) for cell in cells}
-    return config, params
-
-
-def _has_softmax(softmax: ArrayFile, vocabulary: Vocabulary | None, required: bool) -> bool:
-    """Whether there are a softmax and the vocabulary that it predicts."""
-    found = all(name in softmax.arrays for name in SOFTMAX)
-    if required and not found:
-        raise UserError(f"{softmax.path} has no {' and '.join(SOFTMAX)}. It contains {quoted(sorted(softmax.arrays))}.")
-    if required and vocabulary is None:
-        raise UserError("`softmax` requires `vocab`: the words that it predicts.")
-    if found and vocabulary is None:
-        log.warning(f"The softmax in {softmax.path} is ignored: `vocab` is missing, the words that it predicts.")
-    return found and vocabulary is not None
+    return config, params | ({} if projected else identity_projections(config))
 
 
 def _is_projected(weights: ArrayFile, values: dict) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from elmo_core.config import ELMoConfig
 from elmo_core.files.hdf5_file import ArrayFile
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_core.weights.arrays import Item, convolutions, gates, read_items, same
+from elmo_core.weights.arrays import Item, convolutions, gates, identity_projections, read_items, same
 
 TOKENS, LSTM = "_token_embding_layer", "_elmobilm"  # PaddleNLP's own spelling
 MARKER_COLUMNS = [1, 2, 0]  # <S>, </S> and UNK among its UNK, <S>, </S>, <PAD>
@@ -26,10 +26,7 @@ def read_paddlenlp(
     """Read the model in a file's arrays under our names, with a softmax if there is one."""
     source = ArrayFile(path, arrays)
     config = _config(source, vocabulary)
-    weights = read_items(source, layout(config, source))
-    identity = np.eye(config.projection_dim, dtype=np.float32)
-    cells = [f"{direction}_lstm.{k}" for direction in ("forward", "backward") for k in range(config.n_layers)]
-    return config, weights | {f"{cell}.projection_weight": identity for cell in cells}
+    return config, read_items(source, layout(config, source)) | identity_projections(config)
 
 
 def layout(config: ELMoConfig, source: ArrayFile) -> Iterator[Item]:

@@ -316,7 +316,7 @@ OPTIONS = [  # the section, its changes, and what the message names
     ("char_cnn", {"n_characters": 60}, "n_characters"),
     ("char_cnn", {"filters": [[1, 2**20 - 1]]}, "W_cnn_0"),
     ("char_cnn", {"n_highway": 1}, "CNN_high_1"),
-    (None, {"char_cnn": OMIT}, "no char_cnn"),
+    (None, {"char_cnn": OMIT}, "`vocab`"),
 ]
 
 
@@ -375,7 +375,7 @@ def test_files_that_do_not_belong_together(tmp_path):
         refused(with_vocab, message, tmp_path)
     write_bilm(tmp_path, options_of({}, {}))
     softmax = f"--softmax={tmp_path / 'weights.hdf5'}"
-    refused([*flags, softmax], "has no softmax/W", tmp_path)
+    refused([*with_vocab, softmax], "no softmax/W", tmp_path)
     write_bilm(tmp_path, options_of({}, {}), softmax=True)
     refused([*flags, softmax], "`vocab`", tmp_path)
     write_bilm(tmp_path, options_of({}, SQUARE), **neutral_projection(arrays) | {"CNN_proj/b_proj": np.ones(P)})
