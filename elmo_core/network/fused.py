@@ -32,6 +32,7 @@ DIGEST_BYTES = hashlib.sha256().digest_size
 ROW_MAJOR, AS_IS, TRANSPOSED, PACKED, RIGHT_SIDE = 101, 111, 112, 151, 162  # as in fused.c
 NUMBER, ADDRESS = ctypes.c_int64, ctypes.c_void_p
 CNN = "columns dim ids lengths table n_widths widths filter_counts begin end"
+FLOATS = {"cell_clip", "proj_clip", "scale", "rate", "epsilon"}  # parameters that a caller may give as whole numbers
 SIGNATURES = {  # what fused.c's functions return, and their parameters, in order
     "round_to_bfloat16": (None, "n x rounded"),
     "checksum": (NUMBER, "n x"),
@@ -93,7 +94,7 @@ class Kernel:
         if len(arguments) + len(keywords) != len(names):
             raise TypeError(f"fused.c: expected the arguments {', '.join(names)}")
         values = dict(zip(names, arguments, strict=False)) | keywords
-        result = function(*[_to_c(values[name]) for name in names])
+        result = function(*[_to_c(float(values[name]) if name in FLOATS else values[name]) for name in names])
         if function.restype and not result:
             raise MemoryError("no memory for the loops of fused.c")
         if error := onednn.failed.value:

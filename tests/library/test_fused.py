@@ -92,3 +92,12 @@ def test_without_packed_products_the_vectors_are_the_same(cache, tmp_path, monke
     assert plain.blas[0] and not any(plain.blas[1:])
     monkeypatch.setattr(fused, "kernel", lambda: plain)
     assert_close(ELMoEmbedder(prefix, device="cpu").encode(sentences), expected)
+
+
+def test_clips_may_be_whole_numbers():
+    """As many programs write them in JSON."""
+    vectors = [
+        ELMoEmbedder((tiny.random_bilm(cell_clip=clip), None), device="cpu").encode(tiny.SENTENCES) for clip in (2, 2.0)
+    ]
+    for whole, fraction in zip(*vectors, strict=True):
+        assert (whole == fraction).all()
