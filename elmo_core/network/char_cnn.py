@@ -57,9 +57,8 @@ class CharCNN(nn.Layer):
             x = _FusedFeatures.apply(tokens, self.config, paddle.is_grad_enabled(), table, *weights, *biases)
         else:
             weight, bias = self._merged_filters()
-            runs = _length_runs(tokens.lengths)
-            pooled = [self._max_pooled(tokens.characters[a:b], int(tokens.lengths[b - 1]), weight) for a, b in runs]
-            x = paddle.concat(pooled) + bias
+            columns = tokens.characters.shape[1]
+            x = paddle.concat([self._max_pooled(part, columns, weight) for part in self._windows(tokens)]) + bias
             x = nn.functional.relu(x) if self.config.activation == "relu" else paddle.tanh(x)
         for highway in self.highways:
             x = highway(x)
@@ -74,18 +73,25 @@ class CharCNN(nn.Layer):
         weights = [nn.functional.pad(conv.weight, [0, rows - conv.weight.shape[0], 0, 0]) for conv in self.convolutions]
         return paddle.concat(weights, axis=1), paddle.concat([conv.bias for conv in self.convolutions])
 
-    def _max_pooled(self, ids: np.ndarray, longest: int, weight: paddle.Tensor) -> paddle.Tensor:
-        """Max-pooled filter responses (n, F) of tokens (n, C) with at most `longest` characters."""
+    def _windows(self, tokens: Tokens) -> list[paddle.Tensor]:
+        """The ids in all windows (starts, n, W) of each run of tokens with similar lengths. Each id is sent only once."""
         widths = [width for width, _ in self.config.filters]
-        starts = min(longest, ids.shape[1] - min(widths)) + 1
-        padded = np.concatenate([ids, np.repeat(ids[:, -1:], max(widths), axis=1)], axis=1)
-        windows = np.lib.stride_tricks.sliding_window_view(padded[:, : starts + max(widths) - 1], max(widths), axis=1)
-        windows = to_tensor(np.ascontiguousarray(windows.transpose(1, 0, 2)))  # (starts, n, W)
-        sums = amp_matmul(self.embedding(windows).reshape([starts, len(ids), -1]), weight)  # (starts, n, F)
-        last = np.repeat([ids.shape[1] - width for width in widths], [number for _, number in self.config.filters])
+        widest, last = max(widths), tokens.characters.shape[1] - min(widths)
+        ids = np.pad(tokens.characters, [(0, 0), (0, widest)], mode="edge")
+        runs = [(a, b, min(int(tokens.lengths[b - 1]), last) + 1) for a, b in _length_runs(tokens.lengths)]
+        parts = [ids[a:b, : starts + widest - 1].T.ravel() for a, b, starts in runs]
+        sent, offsets = to_tensor(np.concatenate(parts)), np.cumsum([0, *(part.nbytes for part in parts)]).tolist()
+        shapes = [([starts, b - a, widest], [b - a, 1, b - a]) for a, b, starts in runs]  # and strides
+        return [paddle.as_strided(sent, *shape, offset) for shape, offset in zip(shapes, offsets, strict=False)]
+
+    def _max_pooled(self, windows: paddle.Tensor, columns: int, weight: paddle.Tensor) -> paddle.Tensor:
+        """Max-pooled filter responses (n, F) of the windows (starts, n, W) of tokens with so many columns of ids."""
+        starts, n, _ = windows.shape
+        sums = amp_matmul(self.embedding(windows).reshape([starts, n, -1]), weight)  # (starts, n, F)
+        last = np.repeat(*np.transpose([(columns - width, number) for width, number in self.config.filters]))
         if starts > last.min() + 1:  # no window may reach beyond the last column
             beyond = np.arange(starts)[:, None, None] > last
-            sums = sums + to_tensor(np.where(beyond, -np.inf, 0)).astype(sums.dtype)
+            sums = sums + to_tensor(np.where(beyond, np.float32(-np.inf), 0)).astype(sums.dtype)
         return Maximum.apply(sums, 0)
 
 
@@ -189,18 +195,19 @@ class _FusedHighway(paddle.autograd.PyLayer):
 
 
 class Maximum(paddle.autograd.PyLayer):
-    """Maximum over an axis; the gradient goes to the first maximum. Paddle's own is many times slower."""
+    """Maximum over an axis; the gradient goes to the first maximum. Paddle's own, and its argmax, are many times slower."""
 
     @staticmethod
     def forward(ctx, x, axis):
-        ctx.shape, ctx.dtype, ctx.axis = x.shape, x.dtype, axis
-        ctx.argmax = None if x.stop_gradient else x.argmax(axis=axis, keepdim=True)
-        return x.max(axis=axis)
+        largest, ctx.axis = x.max(axis=axis, keepdim=True), axis
+        shape = [-1 if k == axis else 1 for k in range(x.ndim)]
+        ctx.ranks = paddle.arange(x.shape[axis], 0, -1, x.dtype).reshape(shape)  # the first has the highest
+        ctx.first = None if x.stop_gradient else ((x == largest).astype(x.dtype) * ctx.ranks).max(axis, keepdim=True)
+        return largest.squeeze(axis)
 
     @staticmethod
     def backward(ctx, gradient):
-        zeros = paddle.zeros(ctx.shape, ctx.dtype)
-        return paddle.put_along_axis(zeros, ctx.argmax, gradient.unsqueeze(ctx.axis), ctx.axis)
+        return (ctx.ranks == ctx.first).astype(gradient.dtype) * gradient.unsqueeze(ctx.axis)
 
 
 def _length_runs(lengths: np.ndarray) -> list[tuple[int, int]]:

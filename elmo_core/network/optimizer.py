@@ -12,9 +12,9 @@ from typing import ClassVar
 import numpy as np
 
 from elmo_core.machine import versions
-from elmo_core.machine.runtime import n_threads, paddle, run_in_parallel, to_tensor
+from elmo_core.machine.runtime import n_threads, paddle, run_in_parallel
 from elmo_core.network import fused
-from elmo_core.network.row_gradients import row_gradient
+from elmo_core.network.row_gradients import RowGradient, row_gradient
 
 WORTH_THREADS = 1 << 16  # elements
 
@@ -65,31 +65,31 @@ class Optimizer:
 
     @paddle.no_grad()
     def step(self) -> None:
+        # the rows that a gradient covers, None: all
         gradients = {name: (None, weight.grad) for name, weight in self.weights.items() if weight.grad is not None}
         for name, weight in self.weights.items():
             if (rows := row_gradient(weight)) is not None:
-                gradients[name] = None if rows.covers(weight) else rows.ids, rows.values
+                gradients[name] = None if rows.covers(weight) else rows, rows.values
         scale, lr = None, paddle.full([1], self.lr)
         if self.max_grad_norm and gradients:
             squares = [paddle._C_ops.squared_l2_norm(gradient).reshape([1]) for _, gradient in gradients.values()]
             scale = self.max_grad_norm / paddle.concat(squares).sum().sqrt().clip(min=self.max_grad_norm)
-        for name, (ids, gradient) in gradients.items():
+        for name, (rows, gradient) in gradients.items():
             factor = self.weights[name].optimize_attr["learning_rate"]
             if decay := self.weight_decay.get(name):
                 self.weights[name].scale_(1 - self.lr * factor * decay)
-            self._update(name, ids, gradient, scale, lr if factor == 1 else lr * factor)
+            self._update(name, rows, gradient, scale, lr if factor == 1 else lr * factor)
 
-    def _update(self, name: str, ids: np.ndarray | None, gradient, scale, lr) -> None:
-        """Update a weight, or the rows `ids` of it. scale: factor on the gradient, or None."""
+    def _update(self, name: str, rows: RowGradient | None, gradient, scale, lr) -> None:
+        """Update a weight, or some rows of it. scale: factor on the gradient, or None."""
         gradient, tensors = gradient if scale is None else gradient * scale, self._tensors(name)
-        if ids is None:
+        if rows is None:
             self._apply(name, gradient, lr, *tensors)
             return
-        index = to_tensor(ids)
-        rows = [paddle.gather(tensor, index) for tensor in tensors]
-        self._apply(name, gradient, lr, *rows)
-        for tensor, updated in zip(tensors, rows, strict=True):
-            paddle.scatter_(tensor, index, updated)
+        gathered = [paddle.gather(tensor, rows.index) for tensor in tensors]
+        self._apply(name, gradient, lr, *gathered)
+        for tensor, updated in zip(tensors, gathered, strict=True):
+            paddle.scatter_(tensor, rows.index, updated)
 
     def _tensors(self, name: str) -> list[paddle.Tensor]:
         return [self.weights[name], *(self._state[f"{name}_{moment}_0"] for moment in self.MOMENTS)]
@@ -105,11 +105,11 @@ class Adagrad(Optimizer):
     MOMENTS: ClassVar = {"moment": 1.0}
     EPSILON = 1e-6
 
-    def _update(self, name: str, ids: np.ndarray | None, gradient, scale, lr) -> None:
+    def _update(self, name: str, rows: RowGradient | None, gradient, scale, lr) -> None:
         if not fused.is_supported(gradient):
-            super()._update(name, ids, gradient, scale, lr)
+            super()._update(name, rows, gradient, scale, lr)
             return
-        width = 1 if ids is None else gradient.shape[1]
+        ids, width = (None, 1) if rows is None else (rows.ids, gradient.shape[1])
         n, n_parts = gradient.size // width, n_threads() if gradient.size > WORTH_THREADS else 1
         ends = [n * k // n_parts for k in range(n_parts + 1)]
         factors = 1.0 if scale is None else scale.item(), lr.item(), self.EPSILON

@@ -19,7 +19,7 @@ import numpy as np
 from elmo_core.machine.runtime import paddle, run_in_parallel, to_tensor
 from elmo_core.network import fused
 from elmo_core.network.matmul import amp_matmul
-from elmo_core.network.row_gradients import gather_rows
+from elmo_core.network.row_gradients import gather_rows, row_index
 
 LOGITS_PER_SLICE = 2**22  # elements per slice of logits, small enough for the cache
 MASKED_LOGIT = -1e30  # the logit of an accidental hit
@@ -33,12 +33,12 @@ class Candidates:
     vocab_size: int
     tries: int  # draws it took to find them; 0: the whole vocabulary
 
-    def log_expected_counts(self, words: np.ndarray) -> np.ndarray:
-        """Log of the expected counts of words (n,): float64 (n,)."""
+    def log_expected_counts(self, words: np.ndarray, like: paddle.Tensor) -> paddle.Tensor:
+        """Log of the expected counts of words (n,), in the dtype of another tensor."""
         if not self.tries:
-            return np.zeros(len(words))
+            return paddle.zeros([len(words)], like.dtype)
         probabilities = -np.expm1(self.tries * np.log1p(-log_uniform(words, self.vocab_size)))  # drawn at least once
-        return np.log(probabilities)
+        return to_tensor(np.log(probabilities).astype(str(like.dtype).removeprefix("paddle.")))
 
     def accidental_hits(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Indices of the words that are also candidates, and of those candidates."""
@@ -88,7 +88,8 @@ class Softmax(paddle.nn.Layer):
         directions: tensors (M, P); targets: NumPy word ids (M,) per direction.
         """
         ids, target_rows = _rows_to_read(candidates, np.concatenate(targets))
-        weight, bias = (gather_rows(table, ids, shared=len(candidates.ids)) for table in (self.weight, self.bias))
+        rows = ids, row_index(ids), len(candidates.ids)
+        weight, bias = (gather_rows(table, *rows) for table in (self.weight, self.bias))
         return list(SampledLoss.apply(weight, bias, candidates, targets, target_rows, *directions))
 
     def predictions(self, h: paddle.Tensor, targets: np.ndarray) -> np.ndarray:
@@ -139,7 +140,7 @@ class SampledLoss(paddle.autograd.PyLayer):
         n = len(candidates.ids)
         ctx.needs_grad = [not tensor.stop_gradient for tensor in (weight, bias, *directions)]
         ctx.n_extra, ctx.target_rows = len(weight) - n, to_tensor(target_rows)
-        log_expected = to_tensor(candidates.log_expected_counts(candidates.ids)).astype(weight.dtype)
+        log_expected = candidates.log_expected_counts(candidates.ids, weight)
         table, table_bias = (weight[:n] if n < len(weight) else weight), bias[:n, 0] - log_expected  # (S, P), (S,)
         tasks = []
         for h, words, (a, b) in zip(directions, targets, pairwise(np.cumsum([0, *map(len, targets)])), strict=True):
@@ -170,7 +171,7 @@ def _direction_loss(h, target_weight, target_bias, table, bias, words: np.ndarra
     (M, 1), and the candidates' table (S, P) and bias (S,).
     """
     with paddle.no_grad():
-        log_expected = to_tensor(candidates.log_expected_counts(words)).astype(h.dtype).unsqueeze(1)
+        log_expected = candidates.log_expected_counts(words, h).unsqueeze(1)
         target_logits = (h * target_weight).sum(axis=1, keepdim=True) + target_bias - log_expected  # (M, 1)
         compute = _fused_loss if fused.is_supported(h) else _sliced_loss
         hits = candidates.accidental_hits(words)
@@ -191,7 +192,7 @@ def _sliced_loss(h, target_logits, table, bias, hit_rows: np.ndarray, hit_candid
         first, last = np.searchsorted(hit_rows, [a, b])
         if first < last:
             masked = to_tensor(hit_rows[first:last] - a), to_tensor(hit_candidates[first:last])
-            logits.index_put_(masked, paddle.to_tensor(MASKED_LOGIT, dtype=logits.dtype))
+            logits.index_put_(masked, paddle.full([], MASKED_LOGIT, logits.dtype))
         row_max = paddle.maximum(logits.max(axis=1, keepdim=True), target_logits[a:b])
         dtype = "float64" if logits.place.is_cpu_place() else None  # a CPU adds one by one
         sums = logits.subtract_(row_max).exp_().sum(axis=1, keepdim=True, dtype=dtype).astype(logits.dtype)
