@@ -10,45 +10,33 @@ V vocabulary size, L LSTM layers, M = sum of all row lengths.
 docs/differences.md lists the differences from the paper and bilm-tf.
 """
 
+import contextlib
 import itertools
 import math
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from tqdm.auto import tqdm
 
 from elmo_core import __version__
-from elmo_core.checks import check_number, check_option, check_sentences, check_texts, checked, describe
+from elmo_core.checks import check_number, check_option, check_sentence, check_sentences, checked, describe
 from elmo_core.config import MAX_FLOAT, ELMoConfig
 from elmo_core.display.surprisal_plot import plot_surprisal
-from elmo_core.machine import products, runtime, versions
+from elmo_core.machine import products, runtime
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, format_count, log
-from elmo_core.network.language_model import LanguageModelMethods
-from elmo_core.network.layers import EncodedBatch, LayerChoice, Layers, layer_choice
-from elmo_core.network.lstmp import LSTMP, Packing, State, run_layer
+from elmo_core.network import language_model, texts
+from elmo_core.network.encoder import Encoder
+from elmo_core.network.layers import EncodedBatch, LayerChoice, Layers, Reading
+from elmo_core.network.lstmp import LSTMP, BiLMState, Packing, map_state, run_layer
 from elmo_core.network.matmul import chosen_precision
 from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
-from elmo_core.network.token_tables import CachedTable, OOVCounter, PrecomputedTable, TokenTable
-from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
-from elmo_core.text.offsets import token_offsets
-from elmo_core.text.tokens import (
-    LMBatch,
-    TokenBatch,
-    Tokens,
-    Vocabulary,
-    restore_order,
-    sentence_batches,
-    token_batch,
-)
+from elmo_core.network.token_tables import CachedTable, PrecomputedTable, TokenTable
+from elmo_core.text.tokens import LMBatch, TokenBatch, Tokens, Vocabulary, restore_order, token_batch
 from elmo_core.weights import checkpoint, published
 from elmo_core.weights.model_files import read_model, resolve, vocabulary_words
 from elmo_core.weights.published import install, models
@@ -57,19 +45,10 @@ __all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError
 __all__ += ["__version__", "install", "load_bilm", "models", "plot_surprisal"]
 
 nn = paddle.nn
-MIN_FREE_BYTES = 1_000_000_000  # of the disk: cached layers do not use them
-TOKENS_PER_ROW = 64  # an embedder's batches hold at most batch_size * 64 tokens: longer sentences, fewer rows
-WINDOW_STEPS = 8192  # tokens of a longer sentence that are computed at once
-BiLMState = list[list[State]]  # [layer][direction]: h (B, P), c (B, H)
 
 
 def __dir__() -> list[str]:
     return __all__
-
-
-def map_state(function: Callable, *states: BiLMState) -> BiLMState:
-    """Apply a function to each tensor of a state, or to the corresponding tensors of several."""
-    return [[tuple(map(function, *sides)) for sides in zip(*pairs, strict=True)] for pairs in zip(*states, strict=True)]
 
 
 class BiLM(nn.Layer):
@@ -92,7 +71,7 @@ class BiLM(nn.Layer):
         zeros = self.forward_lstm[0].zero_state(rows)
         return [[zeros, zeros] for _ in self.forward_lstm]
 
-    def run(
+    def lstm_layers(
         self,
         vectors: paddle.Tensor,
         indices: tuple[np.ndarray, np.ndarray],
@@ -127,70 +106,35 @@ class BiLM(nn.Layer):
             x = outputs
         return layers, final
 
-    def encode(
+    def sentences(
         self,
         vectors: paddle.Tensor,
         index: np.ndarray,
         lengths: np.ndarray,
+        choice: LayerChoice,
         state: BiLMState | None = None,
         dropout: float = 0.0,
-        choice: LayerChoice | None = None,
-        whole: bool = False,
+        read_final_marker: bool = False,
     ) -> tuple[EncodedBatch, BiLMState]:
-        """Encode whole sentences `<S> w1 .. wn </S>`. index: (B, T) indices into vectors; lengths: (B,), markers included.
+        """Compute the chosen layers of sentences `<S> w1 .. wn </S>`, and the final state of each.
 
-        Output step k of either direction is its k-th word (1 .. n), counted from where it starts. choice: the layers to
-        return (default: all). whole: each direction reads its final marker, too, which in pretraining it only predicts.
+        index: (B, T) indices into vectors; lengths: (B,), markers included. Output step k of either direction is its k-th
+        word (1 .. n), counted from where it starts. read_final_marker: by each direction, which in pretraining only
+        predicts it.
         """
-        boundaries = choice is not None and choice.boundaries
-        packing = Packing.from_lengths(lengths if whole or boundaries else lengths - 1)
+        packing = Packing.from_lengths(lengths if read_final_marker or choice.boundaries else lengths - 1)
         forward = index[packing.row, packing.step]
         backward = index[packing.row, lengths[packing.row] - 1 - packing.step]
-        indices, max_layer = (forward, backward), choice and choice.max_layer
-        layers, state = self.run(vectors, indices, packing, state, dropout, max_layer)
-        n_tokens = lengths if boundaries else lengths - 2
-        return EncodedBatch(choice.select(layers) if choice else layers, packing, n_tokens, 1 - boundaries), state
-
-    def encode_long(
-        self, vectors: paddle.Tensor, index: np.ndarray, choice: LayerChoice, dtype: str, pool: str | None
-    ) -> np.ndarray:
-        """The array (layers, n, 2P) of one sentence, n = 1 if pooled, computed in windows. index: (T,) into vectors.
-
-        Either direction continues each window from its state after the last one, so the vectors are those of `encode`.
-        """
-        first, half = 1 - choice.boundaries, self.config.projection_dim
-        n, state = len(index) - 2 * first, None
-        directions = index[: n + first], index[::-1][: n + first]
-        array = np.full(
-            (choice.n_layers, 1 if pool else n, 2 * half),
-            -np.inf if pool == "max" else 0,
-            np.float32 if pool else dtype,
-        )
-        sides = array[:, :, :half], array[:, ::-1, half:]  # each in the order in which its direction reads
-        for begin in range(0, n + first, WINDOW_STEPS):
-            steps = [order[begin : begin + WINDOW_STEPS] for order in directions]
-            used, inverse = np.unique(np.concatenate(steps), return_inverse=True)
-            packing, x = Packing.from_lengths([len(steps[0])]), paddle.gather(vectors, to_tensor(used))
-            layers, state = self.run(x, np.split(inverse.ravel(), 2), packing, state, 0.0, choice.max_layer)
-            skipped = max(first - begin, 0)  # a marker
-            at = begin + skipped - first
-            for k, pair in enumerate(choice.select(layers)):
-                for side, outputs in zip(sides, pair, strict=True):
-                    outputs = versions.to_array(outputs)[skipped:]
-                    if pool == "max":
-                        np.maximum(side[k, 0], outputs.max(axis=0), out=side[k, 0])
-                    elif pool:
-                        side[k, 0] += outputs.sum(axis=0, dtype=np.float64) / n
-                    else:
-                        side[k, at : at + len(outputs)] = outputs
-        return array.astype(dtype, copy=False)
+        layers, state = self.lstm_layers(vectors, (forward, backward), packing, state, dropout, choice.max_layer)
+        n_tokens = lengths if choice.boundaries else lengths - 2
+        return EncodedBatch(choice.select(layers), packing, n_tokens, 1 - choice.boundaries), state
 
     def forward(
         self, batch: LMBatch, state: BiLMState, candidates: Candidates, dropout: float = 0.0
     ) -> tuple[list[paddle.Tensor], BiLMState]:
         """Return the mean losses [forward, backward] and the detached state for the next batch."""
         dropout = dropout if self.training else 0.0
-        top, targets, _, state = self._run_batch(batch, state, dropout)
+        top, targets, _, state = self._top_layer(batch, state, dropout)
         if dropout:
             top = [nn.functional.dropout(h, dropout) for h in top]
         return self.softmax.losses(top, targets, candidates), map_state(paddle.Tensor.detach, state)
@@ -203,20 +147,20 @@ class BiLM(nn.Layer):
         Those of a batch that is not scored are 0.
         """
         with paddle.no_grad(), products.only("float32"):
-            top, targets, packing, state = self._run_batch(batch, state, 0.0)
+            top, targets, packing, state = self._top_layer(batch, state, 0.0)
             scores = np.zeros((2, *batch.forward_target.shape))
             if batch.scored:
                 tasks = [partial(self.softmax.predictions, h, words) for h, words in zip(top, targets, strict=True)]
                 scores[:, packing.row, packing.step] = [-surprisal for surprisal, *_ in runtime.run_in_parallel(tasks)]
             return scores[0], scores[1], state
 
-    def _run_batch(self, batch: LMBatch, state: BiLMState | None, dropout: float):
-        """Run a batch. Returns the top layer's packed outputs and targets, per direction, the packing, the new state."""
+    def _top_layer(self, batch: LMBatch, state: BiLMState | None, dropout: float):
+        """Return the top layer's packed outputs and targets, per direction, the packing, and the new state."""
         packing = Packing.from_lengths(batch.lengths)
         at = packing.row, packing.step
         vectors = self.token_encoder(batch.tokens)
         indices = batch.forward_input[at], batch.backward_input[at]
-        layers, state = self.run(vectors, indices, packing, state, dropout)
+        layers, state = self.lstm_layers(vectors, indices, packing, state, dropout)
         return layers[-1], (batch.forward_target[at], batch.backward_target[at]), packing, state
 
 
@@ -255,6 +199,7 @@ class ScalarMix(nn.Layer):
 
     def __init__(self, n_layers: int, layer_norm: bool = False):
         super().__init__()
+        check_number("n_layers", n_layers, 1, integer=True)
         self.layer_norm = layer_norm
         zero, one = nn.initializer.Constant(0.0), nn.initializer.Constant(1.0)
         self.scalars = self.create_parameter([n_layers], default_initializer=zero)
@@ -282,81 +227,7 @@ def _masked_layer_norm(layer: paddle.Tensor, mask: paddle.Tensor | None) -> padd
     return (layer - mean) / paddle.sqrt(variance + 1e-12)
 
 
-class _Encoder:
-    """The base of `ELMo` and `ELMoEmbedder`: chosen layers of a biLM, and arrays of them for any number of sentences."""
-
-    batch_size, carry_state, keep_sentence_boundaries, precision = 128, False, False, "float32"
-    bilm: BiLM
-    vocabulary: Vocabulary | None
-    config: ELMoConfig
-    dim: int
-
-    def _choose(self, model: tuple, layers: Layers, allowed: Sequence[str], pool: str | None) -> None:
-        self.bilm, self.vocabulary = model
-        self.config, self.pool = self.bilm.config, pool
-        choice = layer_choice(layers, self.config.n_layers + 1, allowed)
-        self.choice = replace(choice, boundaries=self.keep_sentence_boundaries)
-        self.layer_dim = 2 * self.config.projection_dim
-        self.dim = self.layer_dim * (self.choice.n_layers if self.choice.how == "concat" else 1)
-        self._oov_counter = OOVCounter(self.config, self.vocabulary)
-
-    @property
-    def oov_share(self) -> float:
-        """Fraction of the tokens so far that are out of vocabulary; always 0 for models that read characters."""
-        return self._oov_counter.unknown / max(1, self._oov_counter.total)
-
-    def _arrays(
-        self, sentences: Iterable[Sequence[str]], table: TokenTable, device: str, dtype: str, window: float | None
-    ) -> Iterator[np.ndarray]:
-        """Yield each sentence's array (layers, n, 2P), n = 1 if pooled. window: see `sentence_batches`."""
-        form, carry = (dtype, self.pool), self.carry_state
-        long = None if carry else form
-        return self._encoded(
-            sentences, table, device, window, lambda batch, _: batch.arrays(*form), self.choice, carry, carry, long
-        )
-
-    def _encoded(
-        self,
-        sentences: Iterable[Sequence[str]],
-        table: TokenTable,
-        device: str,
-        window: float | None,
-        read: Callable[[EncodedBatch, Sequence], Iterable],
-        choice: LayerChoice,
-        carry_state: bool,
-        whole: bool = False,
-        long: tuple[str, str | None] | None = None,
-    ) -> Iterator[Any]:
-        """Yield what `read` makes of each sentence, given a batch's layers and its sentences.
-
-        long: dtype and pool of the arrays of long sentences, which are computed in windows.
-        """
-        state = None
-
-        def encode(group: Sequence[Sequence[str]]) -> Iterable:
-            nonlocal state
-            self._oov_counter.update(list(itertools.chain.from_iterable(group)))
-            with products.inference(device, self.precision, choice.tf32):
-                if long and len(group) == 1 and len(group[0]) > WINDOW_STEPS:
-                    vectors, index, _ = table(group)
-                    return [self.bilm.encode_long(vectors, index[0], choice, *long)]
-                if carry_state:  # the last batch may have fewer rows
-                    state = map_state(lambda rows: rows[: len(group)], state)
-                encoded, final = self.bilm.encode(*table(group), state, choice=choice, whole=whole)
-                state = final if carry_state else None
-                return read(encoded, group)
-
-        if carry_state:
-            with runtime.on_device(device):
-                state = self.bilm.zero_state(self.batch_size)
-            in_order = iter(sentences)
-            groups = iter(lambda: list(itertools.islice(in_order, self.batch_size)), [])
-            return itertools.chain.from_iterable(map(encode, groups))
-        batches = sentence_batches(sentences, self.batch_size, self.batch_size * TOKENS_PER_ROW, window)
-        return restore_order((positions, encode(group)) for positions, group in batches)
-
-
-class ELMo(_Encoder, nn.Layer):
+class ELMo(Encoder, nn.Layer):
     """ELMo as a layer of any network: sentences in, vectors of their tokens out.
 
         elmo = ELMo("checkpoints", layers="concat")
@@ -413,7 +284,7 @@ class ELMo(_Encoder, nn.Layer):
             weight.stop_gradient = not trainable
         mixes = 0 if self.choice.how == "concat" else n_mixes
         self.mixes = nn.LayerList(ScalarMix(self.choice.n_layers, layer_norm) for _ in range(mixes))
-        self._cached: dict[tuple[str, ...], np.ndarray] = {}
+        self.cached: dict[tuple[str, ...], np.ndarray] = {}
 
     def forward(self, sentences: Sequence[Sequence[str]] | TokenBatch) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Return one tensor (B, T, dim) per mix, zero at padding, and the mask (B, T); T is the longest sentence.
@@ -425,8 +296,8 @@ class ELMo(_Encoder, nn.Layer):
 
     def layers(self, sentences: Sequence[Sequence[str]] | TokenBatch) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Return the chosen layers, cached or computed, each (B, T, 2P) or pooled (B, 2P), and the mask (B, T)."""
-        may_be_cached = self._cached and not isinstance(sentences, TokenBatch) and len(sentences)
-        if may_be_cached and all(tuple(s) in self._cached for s in sentences):
+        may_be_cached = self.cached and not isinstance(sentences, TokenBatch) and len(sentences)
+        if may_be_cached and all(tuple(s) in self.cached for s in sentences):
             layers, mask = self.padded(self.arrays(sentences))
             lengths = [len(sentence) + 2 * self.keep_sentence_boundaries for sentence in sentences]
             return ([layer.sum(axis=1) for layer in layers], _mask(lengths)) if self.pool else (layers, mask)
@@ -441,7 +312,7 @@ class ELMo(_Encoder, nn.Layer):
             if self.training and self.word_dropout:
                 vectors = vectors * nn.functional.dropout(paddle.ones([len(vectors), 1]), self.word_dropout)
             dropout = self.layer_dropout if self.training else 0.0
-            encoded, _ = self.bilm.encode(vectors, batch.index, batch.lengths, None, dropout, self.choice)
+            encoded, _ = self.bilm.sentences(vectors, batch.index, batch.lengths, self.choice, dropout=dropout)
             return encoded.tensors(bool(self.pool))
 
     def token_vectors(self, tokens: Tokens) -> paddle.Tensor:
@@ -462,52 +333,47 @@ class ELMo(_Encoder, nn.Layer):
             outputs = [x * mask.unsqueeze(-1) for x in outputs]
         return [nn.functional.dropout(x, self.dropout, training=self.training) for x in outputs]
 
-    def cache(self, sentences: Iterable[Sequence[str]], gigabytes: float, folder: Path | None = None) -> None:
+    def cache(self, sentences: Iterable[Sequence[str]], gigabytes: float) -> None:
         """Compute and cache the chosen layers of a frozen biLM for sentences that recur in every epoch.
 
-        They are cached in memory if they fit into `gigabytes`, in float32 or else in float16; otherwise in float16 in an
-        unnamed file in the folder. Without a folder they are computed in every epoch. Another call caches more sentences.
+        Another call caches more sentences. gigabytes: of memory for all of them, in float32 or else in float16; those of a
+        call that would need more are computed in every epoch.
         """
         if self.trainable:
             raise UserError("ELMo.cache: a trainable biLM's layers change in every step. Expected trainable=False.")
-        distinct = [tokens for tokens in dict.fromkeys(map(tuple, checked(sentences))) if tokens not in self._cached]
+        check_number("gigabytes", gigabytes, 0)
+        distinct = [tokens for tokens in dict.fromkeys(map(tuple, checked(sentences))) if tokens not in self.cached]
         n_vectors = sum(1 if self.pool else len(tokens) + 2 * self.keep_sentence_boundaries for tokens in distinct)
         n_layers = self.choice.n_layers
         size = 4 * n_vectors * n_layers * self.layer_dim
         vectors = format_count(n_vectors, "sentences" if self.pool else "tokens")
         what = f"{vectors} x {format_count(n_layers, 'layers')} x {self.layer_dim}, {size / 1e6:,.0f} MB in float32"
-        on_disk = folder is not None and size / 2 > gigabytes * 1e9
-        room = max(0, shutil.disk_usage(folder).free - MIN_FREE_BYTES) if on_disk else gigabytes * 1e9
+        room = gigabytes * 1e9 - sum(array.nbytes for array in self.cached.values())
         if size / 2 > room:
-            log.warning(f"ELMo's layers are computed in every epoch: {what}, with room for {room / 1e9:.3g} GB.")
+            log.warning(
+                f"ELMo's layers are computed in every epoch: {what}, with room for {max(0, room) / 1e9:.3g} GB."
+            )
             return
-        dtype = "float32" if size <= gigabytes * 1e9 else "float16"
-        where = f"in {folder}" if on_disk else "in memory"
-        log.info(f"ELMo's layers are computed once: {what}, cached in {dtype} {where}.")
-        arrays = self._compute(distinct, dtype)
-        if on_disk:
-            arrays = _on_disk(arrays, folder, n_vectors * n_layers * self.layer_dim)
-        self._cached.update(zip(distinct, arrays, strict=True))
+        dtype = "float32" if size <= room else "float16"
+        log.info(f"ELMo's layers are computed once: {what}, cached in {dtype} in memory.")
+        self.cached.update(zip(distinct, self._compute(distinct, dtype), strict=True))
         if self.oov_share:
             log.info(f"{self.oov_share:.2%} of the tokens are not in ELMo's vocabulary and are read as <UNK>.")
 
-    def share_cache(self, other: "ELMo") -> None:
-        """Use the cache of another layer, which has the same biLM and layers."""
-        self._cached = other._cached
-
     def clear_cache(self) -> None:
-        self._cached.clear()
+        self.cached.clear()
 
     def arrays(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """The chosen layers (layers, n, 2P) of each sentence, n = 1 if pooled, cached or computed, without gradients."""
         keys = list(map(tuple, checked(sentences)))
-        missing = [tokens for tokens in dict.fromkeys(keys) if tokens not in self._cached]
+        missing = [tokens for tokens in dict.fromkeys(keys) if tokens not in self.cached]
         new = dict(zip(missing, self._compute(missing, "float32", math.inf), strict=True))
-        return [new[tokens] if tokens in new else self._cached[tokens] for tokens in keys]
+        return [new[tokens] if tokens in new else self.cached[tokens] for tokens in keys]
 
     def _compute(self, sentences: list[tuple], dtype: str, window: float | None = None) -> Iterator[np.ndarray]:
         table = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
-        return self._arrays(sentences, table, paddle.get_device(), dtype, window)
+        reading = Reading(self.choice, lambda batch, _: batch.arrays(dtype, self.pool))
+        return restore_order(self.read(sentences, reading, table, paddle.get_device(), window))
 
     def padded(self, arrays: Sequence[np.ndarray]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Pad arrays (layers, n, 2P) to layers (B, T, 2P) with their mask (B, T)."""
@@ -546,29 +412,7 @@ def _mask(lengths: Sequence[int]) -> paddle.Tensor:
     return to_tensor((np.arange(lengths.max(initial=0)) < lengths[:, None]).astype(np.float32))
 
 
-def _on_disk(arrays: Iterable[np.ndarray], folder: Path, size: int) -> Iterator[np.ndarray]:
-    """Yield the arrays, moved to a file for `size` numbers that disappears with the process."""
-    with tempfile.TemporaryFile(dir=folder) as file:
-        if hasattr(os, "posix_fallocate"):  # otherwise a full disk would kill this process without a message
-            os.posix_fallocate(file.fileno(), 0, 2 * size)
-        numbers = np.memmap(file, np.float16, "w+", shape=(size,))
-    begin = 0
-    for array in arrays:
-        copy = numbers[begin : begin + array.size].reshape(array.shape)
-        copy[:] = array
-        begin += array.size
-        yield copy
-
-
-class TextVectors(NamedTuple):
-    """A text's tokens, their begins and ends in it (n, 2), in characters, and their vectors; or a single one, if pooled."""
-
-    tokens: list[str]
-    offsets: np.ndarray
-    vectors: np.ndarray
-
-
-class ELMoEmbedder(LanguageModelMethods, _Encoder):
+class ELMoEmbedder(Encoder):
     """Compute ELMo vectors of sentences with a pretrained model.
 
     params: the prefix `checkpoints/10000`, its .pdparams file, or the folder (its latest checkpoint); the name of a
@@ -608,22 +452,20 @@ class ELMoEmbedder(LanguageModelMethods, _Encoder):
             raise UserError(f"token_vectors={token_vectors!r}, vocabulary={vocabulary!r}: expected both, or neither.")
         self.device = runtime.device_name(device)
         self.precision = chosen_precision(precision, self.device)
-        # None: the caller's model, which may be trained between calls. Resolved: a folder's latest checkpoint may change
-        self._prefix = None if isinstance(params, tuple) else resolve(params)
-        self.keep_sentence_boundaries = keep_sentence_boundaries
+        self._prefix = None if isinstance(params, tuple) else resolve(params)  # a folder's latest checkpoint may change
+        self.keep_sentence_boundaries, self._layers, self.pool = keep_sentence_boundaries, layers, pool
+        self.batch_size, self.dtype, self.carry_state, self.progress = batch_size, dtype, carry_state, progress
         with runtime.on_device(self.device):
-            self._set_model(load_bilm(self._prefix) if self._prefix else _check_model(params), layers, pool)
+            self._set_model(load_bilm(self._prefix) if self._prefix else _check_model(params))
             if token_vectors is not None:
                 files = Path(token_vectors), Path(vocabulary)
                 self.token_table = PrecomputedTable.from_file(*files, self.config.projection_dim)
-        self.batch_size, self.dtype, self.carry_state, self.progress = batch_size, dtype, carry_state, progress
-
-    def _set_model(self, model: tuple[BiLM, Vocabulary | None], layers: Layers, pool: str | None) -> None:
-        stored = list(model[0].config.mix) if isinstance(layers, str) and layers == "mix" else None
-        self._choose(model, stored or layers, ("each", "concat", "sum"), pool)
-        self._layers = layers
         for weight in self.bilm.parameters() if self._prefix else []:
-            weight.stop_gradient = True  # packed once
+            weight.stop_gradient = True  # of frozen weights, products keep a packed copy
+
+    def _set_model(self, model: tuple[BiLM, Vocabulary | None]) -> None:
+        stored = list(model[0].config.mix) if isinstance(self._layers, str) and self._layers == "mix" else None
+        self._choose(model, stored or self._layers, ("each", "concat", "sum"), self.pool)
         self.token_table: TokenTable = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
         self._softmax: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
 
@@ -631,8 +473,13 @@ class ELMoEmbedder(LanguageModelMethods, _Encoder):
         """Return a copy's state, without caches and locks: a published model's name, any other's weights."""
         made = ("bilm", "vocabulary", "token_table", "_softmax", "_oov_counter", "words")
         state = {name: value for name, value in vars(self).items() if name not in made}
-        name = None if self._prefix is None else published.name_of(self._prefix.resolve())
-        state["model"] = name or (self.config, weights_of(self.bilm), self.vocabulary)
+        state["model"] = None if self._prefix is None else published.name_of(self._prefix.resolve())
+        if state["model"] is None:  # nothing refers to its files, which may be missing elsewhere
+            weights, vocabulary = weights_of(self.bilm), self.vocabulary
+            with contextlib.suppress(UserError):  # a model without a softmax
+                softmax, vocabulary = self.softmax_and_vocabulary()
+                weights |= {f"softmax.{name}": weight for name, weight in weights_of(softmax).items()}
+            state |= {"model": (self.config, weights, vocabulary), "_prefix": None}
         state["table"] = self.token_table if isinstance(self.token_table, PrecomputedTable) else None
         return {**state, "device": runtime.portable_device(self.device)}
 
@@ -643,12 +490,13 @@ class ELMoEmbedder(LanguageModelMethods, _Encoder):
         with runtime.on_device(self.device):
             if isinstance(model, str):
                 self._prefix = install(model)
-                model = load_bilm(self._prefix)
+                self._set_model(load_bilm(self._prefix))
             else:
                 config, weights, vocabulary = model
-                model = make_bilm(config, weights), vocabulary
-            self._set_model(model, self._layers, self.pool)
-        self.choice, self.token_table = state["choice"], table or self.token_table
+                self._set_model((make_bilm(config, weights), vocabulary))
+        for weight in self.bilm.parameters():
+            weight.stop_gradient = True
+        self.token_table = table or self.token_table
 
     def __repr__(self) -> str:
         name = published.name_of(self._prefix.resolve()) or str(self._prefix) if self._prefix else "the copy of a model"
@@ -657,38 +505,32 @@ class ELMoEmbedder(LanguageModelMethods, _Encoder):
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Return one array per sentence, in order, of `shape(n)` for n tokens."""
         sentences = check_sentences(sentences)
-        return list(self._encode(sentences, math.inf, len(sentences)))
+        arrays: list[np.ndarray] = [np.empty(0)] * len(sentences)
+        with tqdm(total=len(sentences), unit=" sentences", disable=not self.progress) as bar:
+            for positions, results in self.read(sentences, self._reading, self.token_table, self.device, math.inf):
+                for position, array in zip(positions.tolist(), results, strict=True):
+                    arrays[position] = array
+                bar.update(len(results))
+        return arrays
 
     def iter_encode(self, sentences: Iterable[Sequence[str]]) -> Iterator[np.ndarray]:
         """Like `encode`, but lazy, for corpora of any size: reads ahead one window of 16 batches."""
         if isinstance(sentences, str | bytes | np.ndarray) or not isinstance(sentences, Iterable):
             check_sentences(sentences)
-        return self._encode(sentences, total=len(sentences) if isinstance(sentences, Sized) else None)
+        total = len(sentences) if isinstance(sentences, Sized) else None
+        arrays = restore_order(self.read(checked(sentences), self._reading, self.token_table, self.device))
+        return iter(tqdm(arrays, total=total, unit=" sentences", disable=not self.progress))
 
-    def encode_texts(
-        self, texts: Sequence[str], lang: str = AUTO, user_dict: str | Path | Sequence[str] | None = None
-    ) -> list[TextVectors]:
-        """Split raw texts into sentences of tokens and encode these.
+    @property
+    def _reading(self) -> Reading:
+        return Reading(self.choice, self._arrays, self.carry_state, read_final_marker=self.carry_state)
 
-        lang: en, zh, characters, any, none (split at white space), or auto: recognised by the texts and the model's
-        vocabulary. user_dict: words for jieba, a file or a list of its lines.
-        """
-        texts = check_texts(texts)
-        check_option("lang", lang, CHOICES)
-        if self.keep_sentence_boundaries:
-            raise UserError("keep_sentence_boundaries: encode_texts returns the vectors of tokens only.")
-        tokeniser = make_tokeniser(lang, texts, self.words, user_dict)
-        split = [tokeniser.sentences(text) or [[]] for text in texts]
-        arrays, result = iter(self.encode(list(itertools.chain.from_iterable(split)))), []
-        for text, sentences in zip(texts, split, strict=True):
-            tokens = list(itertools.chain.from_iterable(sentences))
-            vectors = list(itertools.islice(arrays, len(sentences)))
-            if self.pool == "mean":
-                vectors = np.average(vectors, 0, [max(1, len(sentence)) for sentence in sentences]).astype(self.dtype)
-            else:
-                vectors = np.max(vectors, 0) if self.pool else np.concatenate(vectors, -2)
-            result.append(TextVectors(tokens, token_offsets(tokens, text), vectors))
-        return result
+    def _arrays(self, batch: EncodedBatch, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        """The arrays of a batch, each of `shape`."""
+        arrays = batch.arrays(self.dtype, self.pool)  # each (layers, n, 2P)
+        if self.choice.how == "concat":
+            arrays = [array.swapaxes(0, 1) for array in arrays]
+        return [array.reshape(self.shape(len(tokens))) for array, tokens in zip(arrays, sentences, strict=True)]
 
     @cached_property
     def words(self) -> list[str]:
@@ -699,8 +541,9 @@ class ELMoEmbedder(LanguageModelMethods, _Encoder):
 
     def encode_tokens(self, tokens: Sequence[str]) -> np.ndarray:
         """Context-free token vectors (n, P): the LSTMs' input. Layer 0 is this vector twice, once per direction."""
-        list(self._validated([tokens]))
+        tokens = check_sentence(tokens, 0)
         self._oov_counter.update(tokens)
+        self.token_table.refresh()
         with products.inference(self.device, self.precision):
             return self.token_table.lookup(tokens)
 
@@ -713,7 +556,7 @@ class ELMoEmbedder(LanguageModelMethods, _Encoder):
         layers = [self.choice.n_layers] if self.choice.how == "each" else []
         return (*layers, *rows, self.dim)
 
-    def _language_model(self) -> tuple[Softmax, Vocabulary]:
+    def softmax_and_vocabulary(self) -> tuple[Softmax, Vocabulary]:
         """The softmax and the vocabulary that it predicts."""
         if self._prefix is None:
             if "softmax" not in dict(self.bilm.named_children()) or self.vocabulary is None:
@@ -732,20 +575,12 @@ class ELMoEmbedder(LanguageModelMethods, _Encoder):
             self._softmax = softmax, vocabulary
         return self._softmax
 
-    def _validated(self, sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
-        """Check and yield the sentences of a call."""
-        self.token_table.refresh()
-        for number, sentence in enumerate(checked(sentences)):
-            self.token_table.check(sentence, number)
-            yield sentence
-
-    def _encode(
-        self, sentences: Iterable[Sequence[str]], window: float | None = None, total: int | None = None
-    ) -> Iterator[np.ndarray]:
-        arrays = self._arrays(self._validated(sentences), self.token_table, self.device, self.dtype, window)
-        for array in tqdm(arrays, total=total, unit=" sentences") if self.progress else arrays:
-            shape = self.shape(array.shape[1] - 2 * self.keep_sentence_boundaries)
-            yield (array.swapaxes(0, 1) if self.choice.how == "concat" else array).reshape(shape)
+    encode_texts = texts.encode_texts
+    substitutes = language_model.substitutes
+    surprisal = language_model.surprisal
+    iter_surprisal = language_model.iter_surprisal
+    similar = language_model.similar
+    most_similar = language_model.most_similar
 
 
 def _check_model(model: tuple) -> tuple[BiLM, Vocabulary | None]:

@@ -16,10 +16,11 @@ from pathlib import Path
 
 import args as arguments
 import script
-from elmo import layer_choice, load_bilm
+from elmo import load_bilm
 from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import UserError
+from elmo_core.network.layers import layer_choice
 from elmo_core.weights import checkpoint
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.reading.reader import Reader

@@ -26,9 +26,10 @@ import numpy as np
 from bench import seconds_of
 
 import args as arguments
-from elmo import BiLM, ELMoConfig, ELMoEmbedder, layer_choice
+from elmo import BiLM, ELMoConfig, ELMoEmbedder
 from elmo_core.config import PRESETS
 from elmo_core.machine import runtime
+from elmo_core.network.layers import layer_choice
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import sentence_batches
 from elmo_core.weights import checkpoint

@@ -61,8 +61,8 @@ def train_model(
         if model.pretrained and not model.settings.elmo_trainable:
             if frozen is None:
                 frozen = model.network.elmo
-                frozen.cache(sentences, settings.cache_gb, folder)
-            model.network.elmo.share_cache(frozen)
+                frozen.cache(sentences, settings.cache_gb)
+            model.network.elmo.cached = frozen.cached
         batches, loss = prepare(model, settings.batch_size)
         how = settings, folder, resume, options["progress"], run
         return fit(model, batches, loss, lambda model: score(model, data["dev"]), *how)

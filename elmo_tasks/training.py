@@ -49,7 +49,7 @@ class TrainingSettings:
     batch_size: int = setting(32, "examples per step")
     lr: float = setting(0.002, "learning rate", above=0)
     cache_gb: float = setting(
-        4.0, "memory for a frozen biLM's layers; larger caches go to a file", above=0, needs="elmo"
+        4.0, "memory for a frozen biLM's layers; what needs more is computed in each epoch", above=0, needs="elmo"
     )
     elmo_lr: float = setting(0.0002, "learning rate of the biLM", above=0, needs="elmo_trainable")
     max_grad_norm: float = setting(5.0, "clip the gradient norm to this", above=0)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from elmo import ELMoEmbedder, Layers
+from elmo import ELMoEmbedder
 from elmo_core.checks import check_option, check_texts, import_optional
+from elmo_core.network.layers import Layers
 from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
 
 base, validation = (import_optional(f"sklearn.{name}", "ELMoVectorizer") for name in ("base", "utils.validation"))

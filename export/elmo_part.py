@@ -12,8 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from elmo import BiLM, LayerChoice
+from elmo import BiLM
 from elmo_core.machine.runtime import paddle
+from elmo_core.network.layers import LayerChoice
 from elmo_core.network.lstmp import LSTMP, Packing
 from elmo_core.text.tokens import Vocabulary, token_batch
 from export.inputs import BYTES, TOKENS, Sentences, character_input, word_input
@@ -97,5 +98,7 @@ def _initial_states(bilm: BiLM, vocabulary: Vocabulary | None) -> list[list[np.n
     batch = token_batch([[]], bilm.config.input, vocabulary)
     with paddle.no_grad():
         vectors = bilm.token_encoder(batch.tokens)
-        _, states = bilm.run(vectors, (batch.index[0, :1], batch.index[0, 1:]), Packing.from_lengths(np.array([1])))
+        _, states = bilm.lstm_layers(
+            vectors, (batch.index[0, :1], batch.index[0, 1:]), Packing.from_lengths(np.array([1]))
+        )
     return [[np.concatenate([x.numpy() for x in both]) for both in zip(*pair, strict=True)] for pair in states]

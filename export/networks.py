@@ -7,8 +7,9 @@ Letters: B sentences, T tokens of the longest, P projection, K labels or classes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from elmo import BiLM, LayerChoice
+from elmo import BiLM
 from elmo_core.messages import UserError
+from elmo_core.network.layers import LayerChoice
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.reading.batch import FEATURES

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from elmo_core.machine import versions
 from elmo_core.messages import UserError, format_count, log
@@ -268,6 +269,21 @@ def _set_threads(mkl_threads: int, gomp_threads: int | None = None) -> tuple[int
     return before
 
 
+@contextlib.contextmanager
+def _blas_threads(n: int):
+    """Give the calling thread n BLAS threads inside the block."""
+    before = _set_threads(n)
+    try:
+        yield
+    finally:
+        _set_threads(*before)
+
+
+def _run_on(n: int, task: Callable) -> Any:
+    with _blas_threads(n):
+        return task()
+
+
 @functools.cache
 def _workers(process: int) -> ThreadPoolExecutor:
     """Worker threads of the process with this id: a forked process does not inherit threads."""
@@ -283,17 +299,11 @@ def run_in_parallel(tasks: Sequence[Callable]) -> list:
     threads_per_task = n_threads() // max(1, len(tasks))
     if len(tasks) < 2 or not threads_per_task or mkl() is None or not import_paddle().get_device().startswith("cpu"):
         return [task() for task in tasks]
-
-    def run(task):
-        before = _set_threads(threads_per_task)
-        try:
-            return task()
-        finally:
-            _set_threads(*before)
-
-    others = [_workers(os.getpid()).submit(contextvars.copy_context().run, run, task) for task in tasks[1:]]
+    workers = _workers(os.getpid())
+    others = [workers.submit(contextvars.copy_context().run, _run_on, threads_per_task, task) for task in tasks[1:]]
     try:
-        first = run(tasks[0])
+        with _blas_threads(threads_per_task):
+            first = tasks[0]()
     finally:
         wait(others)  # no task may outlive this call
     return [first, *(other.result() for other in others)]

@@ -1,4 +1,4 @@
-"""Questions about words that a language model answers: substitutes, surprisal, similar occurrences, similar words.
+"""Questions about words that an `ELMoEmbedder` answers: substitutes, surprisal, similar occurrences, similar words.
 
 Shapes: P projection size, V vocabulary size.
 """
@@ -11,108 +11,124 @@ from pathlib import Path
 import numpy as np
 from tqdm.auto import tqdm
 
-from elmo_core.checks import check_number, check_sentences, checked
+from elmo_core.checks import check_number, check_sentence, check_sentences, checked
 from elmo_core.config import MAX_FLOAT
 from elmo_core.machine import products
 from elmo_core.machine.runtime import paddle
-from elmo_core.messages import UserError
+from elmo_core.messages import UserError, log
 from elmo_core.network.cosines import Neighbour, nearest, unit
-from elmo_core.network.layers import EncodedBatch, LayerChoice
+from elmo_core.network.layers import EncodedBatch, LayerChoice, Reading
 from elmo_core.network.surprisal import Surprisals, surprisals
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
-from elmo_core.text.tokens import SPECIAL_TOKENS
+from elmo_core.text.tokens import SPECIAL_TOKENS, restore_order
 
 
-class LanguageModelMethods:
-    """The part of `ELMoEmbedder` that answers questions about words."""
+def substitutes(embedder, sentence: Sequence[str], position: int, k: int = 10) -> list[tuple[str, float]]:
+    """The k vocabulary words that best fit a position in a sentence, with scores, best first.
 
-    def substitutes(self, sentence: Sequence[str], position: int, k: int = 10) -> list[tuple[str, float]]:
-        """The k vocabulary words that best fit a position in a sentence, with scores, best first.
+    position: from 0; the word there is not read. A score is the sum of two log-probabilities: forward, given the words
+    before it, and backward, given those after it.
+    """
+    sentence = _check_position(sentence, position)
+    check_number("k", k, 1, integer=True)
+    softmax, vocabulary = embedder.softmax_and_vocabulary()
+    with products.inference(embedder.device, embedder.precision, tf32=False):
+        embedder.token_table.refresh()
+        encoded, _ = embedder.bilm.sentences(*embedder.token_table([sentence]), _one_layer(embedder.config.n_layers))
+        steps = position, len(sentence) - 1 - position  # words that each direction has read
+        h = paddle.stack([side[step] for side, step in zip(encoded.layers[0], steps, strict=True)])  # (2, P)
+        scores = softmax.all_log_probabilities(h).sum(axis=0)  # (V,)
+    order = [word for word in np.argsort(-scores, kind="stable").tolist() if word >= len(SPECIAL_TOKENS)]
+    return [(vocabulary[word], float(scores[word])) for word in order[:k]]
 
-        position: from 0; the word there is not read. A score is the sum of two log-probabilities: forward, given the words
-        before it, and backward, given those after it.
-        """
-        list(self._validated([sentence]))
-        check_number("position", position, 0, len(sentence) - 1, integer=True)
-        check_number("k", k, 1, integer=True)
-        softmax, vocabulary = self._language_model()
-        with products.inference(self.device, self.precision, tf32=False):
-            encoded, _ = self.bilm.encode(*self.token_table([sentence]))
-            steps = position, len(sentence) - 1 - position  # words that each direction has read
-            h = paddle.stack([side[step] for side, step in zip(encoded.layers[-1], steps, strict=True)])  # (2, P)
-            scores = softmax.all_log_probabilities(h).sum(axis=0)  # (V,)
-        order = [word for word in np.argsort(-scores, kind="stable").tolist() if word >= len(SPECIAL_TOKENS)]
-        return [(vocabulary[word], float(scores[word])) for word in order[:k]]
 
-    def surprisal(self, sentences: Sequence[Sequence[str]], base: float = 2) -> list[Surprisals]:
-        """Return, per sentence, a `TokenSurprisal` for each token and one for the end: minus the log of its probability.
+def surprisal(embedder, sentences: Sequence[Sequence[str]], base: float = 2) -> list[Surprisals]:
+    """Return, per sentence, a `TokenSurprisal` for each token and one for the end: minus the log of its probability.
 
-        base: of the logarithm; 2: bits. A word outside the vocabulary has that of `<UNK>`, which stands for all of them:
-        its record's `in_vocabulary` is false, and `total(unknown=False)` omits it from a sentence's sum.
-        With carry_state=True and batch_size=1 the sentences are read as one text, as in pretraining.
-        """
-        sentences = check_sentences(sentences)
-        records = self.iter_surprisal(sentences, base)
-        return list(tqdm(records, total=len(sentences), unit=" sentences", disable=not self.progress))
+    base: of the logarithm; 2: bits. A word outside the vocabulary has that of `<UNK>`, which stands for all of them:
+    its record's `in_vocabulary` is false, and `total(unknown=False)` omits it from a sentence's sum.
+    With carry_state=True and batch_size=1 the sentences are read as one text, as in pretraining.
+    """
+    sentences = check_sentences(sentences)
+    records = embedder.iter_surprisal(sentences, base)
+    return list(tqdm(records, total=len(sentences), unit=" sentences", disable=not embedder.progress))
 
-    def iter_surprisal(self, sentences: Iterable[Sequence[str]], base: float = 2) -> Iterator[Surprisals]:
-        """Like `surprisal`, but lazy, for corpora of any size."""
-        check_number("base", base, 2, MAX_FLOAT)
-        softmax, vocabulary = self._language_model()
 
-        def read(encoded: EncodedBatch, group: Sequence[Sequence[str]]) -> list[Surprisals]:
-            return surprisals(softmax, vocabulary, group, encoded.layers[0], encoded.packing, math.log(base))
+def iter_surprisal(embedder, sentences: Iterable[Sequence[str]], base: float = 2) -> Iterator[Surprisals]:
+    """Like `surprisal`, but lazy, for corpora of any size."""
+    check_number("base", base, 2, MAX_FLOAT)
+    softmax, vocabulary = embedder.softmax_and_vocabulary()
 
-        top = LayerChoice("each", [self.config.n_layers], tf32=False)
-        return self._encoded(
-            self._validated(sentences), self.token_table, self.device, None, read, top, carry_state=self.carry_state
-        )
+    def results(batch: EncodedBatch, group: Sequence[Sequence[str]]) -> list[Surprisals]:
+        return surprisals(softmax, vocabulary, group, batch.layers[0], batch.packing, math.log(base))
 
-    def similar(
-        self,
-        sentence: Sequence[str],
-        position: int,
-        corpus: str | Path | Iterable[Sequence[str]],
-        k: int = 10,
-        layer: int | None = None,
-    ) -> list[Neighbour]:
-        """The k occurrences of a sentence's word in other sentences of a corpus that are nearest by cosine, nearest first.
+    reading = Reading(_one_layer(embedder.config.n_layers), results, embedder.carry_state, tf32=False)
+    return restore_order(embedder.read(checked(sentences), reading, embedder.token_table, embedder.device))
 
-        position: of the word, from 0. corpus: sentences, or a file, folder or glob. layer: default the top.
-        """
-        list(self._validated([sentence]))
-        check_number("position", position, 0, len(sentence) - 1, integer=True)
-        check_number("k", k, 1, integer=True)
-        layer = self.config.n_layers if layer is None else layer
-        check_number("layer", layer, 0, self.config.n_layers, integer=True)
-        if isinstance(corpus, str | Path):
-            corpus = itertools.chain.from_iterable(map(read_sentences, Corpus(corpus).paths))
-        word, choice, target = sentence[position], LayerChoice("each", [layer]), tuple(sentence)
-        others = (tuple(tokens) for tokens in checked(corpus) if word in tokens)
-        distinct = list(self._validated(dict.fromkeys([target, *others])))
-        arrays = self._encoded(
-            distinct, self.token_table, self.device, None, lambda batch, _: batch.arrays("float32", None), choice, False
-        )
-        places, vectors = [], []
-        for tokens, array in zip(distinct, arrays, strict=True):
-            at = [index for index, token in enumerate(tokens) if token == word]
-            places += [(tokens, index) for index in at]
-            vectors += list(array[0, at])
-        vectors, allowed = unit(np.array(vectors)), np.array([tokens != target for tokens, _ in places])
-        found = nearest(vectors, vectors[places.index((target, position))], allowed, k)
-        return [Neighbour(*places[row], cosine) for row, cosine in found]
 
-    def most_similar(self, word: str, topn: int = 10, words: Sequence[str] | None = None) -> list[tuple[str, float]]:
-        """The words nearest to a word by the cosine of their context-free vectors, as in gensim, nearest first.
+def similar(
+    embedder,
+    sentence: Sequence[str],
+    position: int,
+    corpus: str | Path | Iterable[Sequence[str]],
+    k: int = 10,
+    layer: int | None = None,
+) -> list[Neighbour]:
+    """The k occurrences of a sentence's word in other sentences of a corpus that are nearest by cosine, nearest first.
 
-        words: to choose from; default the model's vocabulary.
-        """
-        check_number("topn", topn, 1, integer=True)
-        words = self.words if words is None else words
-        check_sentences([[word], words])
-        if not len(words):
-            raise UserError("most_similar: no words to choose from, and no vocabulary of the model. Expected `words`.")
-        words = list(dict.fromkeys([word, *words]))
-        vectors, allowed = unit(self.encode_tokens(words)), np.arange(len(words)) > 0
-        return [(words[row], cosine) for row, cosine in nearest(vectors, vectors[0], allowed, topn)]
+    position: of the word, from 0. corpus: sentences, or a file, folder or glob. layer: default the top.
+    """
+    sentence = _check_position(sentence, position)
+    check_number("k", k, 1, integer=True)
+    layer = embedder.config.n_layers if layer is None else layer
+    check_number("layer", layer, 0, embedder.config.n_layers, integer=True)
+    if isinstance(corpus, str | Path):
+        corpus = itertools.chain.from_iterable(map(read_sentences, Corpus(corpus).paths))
+    word, target = sentence[position], tuple(sentence)
+    others = (tuple(tokens) for tokens in checked(corpus) if word in tokens)
+    distinct = list(dict.fromkeys([target, *others]))
+    reading = Reading(_one_layer(layer), lambda batch, _: batch.arrays("float32", None))
+    arrays = restore_order(embedder.read(distinct, reading, embedder.token_table, embedder.device))
+    places, vectors = [], []
+    for tokens, array in zip(distinct, arrays, strict=True):
+        at = [index for index, token in enumerate(tokens) if token == word]
+        places += [(tokens, index) for index in at]
+        vectors += list(array[0, at])
+    vectors, allowed = unit(np.array(vectors)), np.array([tokens != target for tokens, _ in places])
+    found = nearest(vectors, vectors[places.index((target, position))], allowed, k)
+    return [Neighbour(*places[row], cosine) for row, cosine in found]
+
+
+def most_similar(embedder, word: str, topn: int = 10, words: Sequence[str] | None = None) -> list[tuple[str, float]]:
+    """The words nearest to a word by the cosine of their context-free vectors, as in gensim, nearest first.
+
+    words: to choose from; default the model's vocabulary. A word outside it is compared by its characters.
+    """
+    check_number("topn", topn, 1, integer=True)
+    words = embedder.words if words is None else words
+    check_sentences([[word], words])
+    if not len(words):
+        raise UserError("most_similar: no words to choose from, and no vocabulary of the model. Expected `words`.")
+    if embedder.words and word not in set(embedder.words):
+        if not embedder.config.reads_characters:
+            raise UserError(
+                f"most_similar: {word!r:.60} is not in the model's vocabulary, and has no vector of its own."
+            )
+        log.warning(f"most_similar: {word!r:.60} is not in the model's vocabulary. It is compared by its characters.")
+    words = list(dict.fromkeys([word, *words]))
+    vectors, allowed = unit(embedder.encode_tokens(words)), np.arange(len(words)) > 0
+    return [(words[row], cosine) for row, cosine in nearest(vectors, vectors[0], allowed, topn)]
+
+
+def _one_layer(layer: int) -> LayerChoice:
+    return LayerChoice("each", [layer])
+
+
+def _check_position(sentence: Sequence[str], position: int) -> Sequence[str]:
+    """Check a sentence and the position of one of its tokens."""
+    sentence = check_sentence(sentence, 0)
+    if not sentence:
+        raise UserError("sentence: found no tokens, expected at least one.")
+    check_number("position", position, 0, len(sentence) - 1, integer=True)
+    return sentence

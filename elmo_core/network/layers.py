@@ -3,7 +3,7 @@
 Shapes: B rows, T steps, P projection size, M = sum of all row lengths.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +23,6 @@ class LayerChoice:
     how: str
     indices: list[int]
     weights: list[float] | None = None  # of a sum, one per layer of the biLM
-    tf32: bool = True  # on GPUs that have it; False: full float32, for scores
     boundaries: bool = False  # include the vectors of `<S>` and `</S>`
 
     @property
@@ -43,6 +42,17 @@ class LayerChoice:
         pairs = [(self.weights[index], layers[index]) for index in self.indices] or [(0.0, layers[0])]  # all weights 0
         terms = [[side if weight == 1 else side * weight for side in layer] for weight, layer in pairs]
         return [[sum(sides[1:], sides[0]) for sides in zip(*terms, strict=True)]]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How sentences are read, and what is made of them."""
+
+    choice: LayerChoice
+    results: Callable[["EncodedBatch", Sequence[Sequence[str]]], Iterable]  # of a batch: one per sentence
+    carry_state: bool = False  # each row starts from the final state of the same row in the batch before
+    read_final_marker: bool = False  # by each direction, which in pretraining only predicts it
+    tf32: bool = True  # on GPUs that have it; False: full float32, for scores
 
 
 @dataclass
@@ -92,28 +102,7 @@ def layer_choice(layers: Layers, n_layers: int, allowed: Sequence[str]) -> Layer
 
     Negative numbers count from the top layer, -1. allowed: values of LayerChoice.how.
     """
-    all_layers, choice, text = list(range(n_layers)), None, layers
-    items = [layers] if isinstance(layers, int | np.integer) else layers
-    if isinstance(items, list | tuple | np.ndarray) and all(_is_whole(item) for item in items):
-        numbers = [int(k) + n_layers * (k < 0) for k in items]
-        if len(set(numbers)) == len(numbers):  # otherwise weights may be meant, as [1, 0, 0]
-            text = "each:" * (items is layers) + ",".join(map(str, numbers))
-    if isinstance(text, str):
-        name, _, numbers = text.rpartition(":")
-        indices = [int(n) for n in numbers.split(",") if n.isdecimal() and len(n) < 4 and int(n) < n_layers]
-        if name in ("", "each", "concat", "mix") and len(indices) == len(numbers.split(",")):
-            if not name and len(indices) == 1:
-                choice = _weighted_sum([float(k in indices) for k in all_layers])
-            else:
-                choice = LayerChoice(name or "each", indices)
-        elif text in ("all", "concat", "mix"):
-            choice = LayerChoice("each" if text == "all" else text, all_layers)
-        elif text in ("top", "average"):
-            choice = _weighted_sum([float(k == n_layers - 1) if text == "top" else 1 / n_layers for k in all_layers])
-    elif isinstance(layers, list | tuple | np.ndarray) and len(layers) == n_layers:
-        are_numbers = all(isinstance(weight, int | float | np.floating) and np.isfinite(weight) for weight in layers)
-        if are_numbers and not all(map(_is_whole, layers)):
-            choice = _weighted_sum(list(map(float, layers)))
+    choice = _parse(layers, n_layers)
     if choice and choice.how in allowed:
         return choice
     forms = {"each": "'all', several as in [0, 1]", "concat": "'concat', 'concat:0,1'", "mix": "'mix', 'mix:0,1'"}
@@ -122,6 +111,36 @@ def layer_choice(layers: Layers, n_layers: int, allowed: Sequence[str]) -> Layer
         expected.append(f"{n_layers} weights with decimal points, as in {[1.0] + [0.0] * (n_layers - 1)}")
     raise UserError(
         f"layers={layers!r:.200}: expected {', '.join(expected)}, 'average', 'top', or 0 to {n_layers - 1}."
+    )
+
+
+def _parse(layers: Layers, n_layers: int) -> LayerChoice | None:
+    """Return the choice; None if this is none."""
+    if isinstance(layers, str):
+        if layers in ("all", "concat", "mix"):
+            return LayerChoice("each" if layers == "all" else layers, list(range(n_layers)))
+        if layers == "average":
+            return _weighted_sum([1 / n_layers] * n_layers)
+        how, _, numbers = layers.rpartition(":") if layers != "top" else ("", "", str(n_layers - 1))
+        indices = [int(text) if text.isdecimal() and len(text) < 4 else n_layers for text in numbers.split(",")]
+        how = how or ("each" if len(indices) > 1 else "one")
+    elif _is_whole(layers):
+        how, indices = "one", [int(layers)]
+    elif not isinstance(layers, list | tuple | np.ndarray) or not len(layers):
+        return None
+    elif all(map(_is_whole, layers)):
+        how, indices = "each", list(map(int, layers))
+    else:
+        are_numbers = all(isinstance(weight, int | float | np.floating) and np.isfinite(weight) for weight in layers)
+        return _weighted_sum(list(map(float, layers))) if are_numbers and len(layers) == n_layers else None
+    if not isinstance(layers, str):
+        indices = [index + n_layers * (index < 0) for index in indices]
+        if len(set(indices)) < len(indices):  # weights may be meant, as in [1, 0, 0]
+            return None
+    if how not in ("one", "each", "concat", "mix") or not all(0 <= index < n_layers for index in indices):
+        return None
+    return (
+        _weighted_sum([float(k == indices[0]) for k in range(n_layers)]) if how == "one" else LayerChoice(how, indices)
     )
 
 

@@ -25,7 +25,7 @@ be differentiated twice (a second backward pass over a retained graph crashes Pa
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -42,6 +42,12 @@ sigmoid, tanh = paddle.nn.functional.sigmoid, paddle.tanh
 
 MAX_GATE_ELEMENTS = 2**26  # 256 MB of float32: bounds the gate inputs held in memory at once
 State = tuple[paddle.Tensor, paddle.Tensor]  # h (B, P) and c (B, H)
+BiLMState = list[list[State]]  # [layer][direction]
+
+
+def map_state(function: Callable, *states: BiLMState) -> BiLMState:
+    """Apply a function to each tensor of a state, or to the corresponding tensors of several."""
+    return [[tuple(map(function, *sides)) for sides in zip(*pairs, strict=True)] for pairs in zip(*states, strict=True)]
 
 
 class Dense(NamedTuple):

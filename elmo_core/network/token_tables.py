@@ -71,9 +71,6 @@ class TokenTable:
         """The tokens' rows (n,) in the table, -1 for unknown ones. The caller holds the lock."""
         return np.fromiter(map(self.row_of.get, tokens, itertools.repeat(-1)), np.int64, len(tokens))
 
-    def check(self, sentence: Sequence[str], number: int) -> None:
-        """Raise a UserError if a token has no vector."""
-
     def refresh(self) -> None:
         """Drop vectors that were computed with other weights."""
 
@@ -95,13 +92,14 @@ class PrecomputedTable(TokenTable):
     def __reduce__(self):
         return PrecomputedTable, (self.path, self.table.numpy(), self.row_of)
 
-    def check(self, sentence: Sequence[str], number: int) -> None:
-        for position, token in enumerate(sentence):
-            if token not in self.row_of:
-                raise UserError(
-                    f"sentence {number}, token {position}: {token!r:.60} is not among the {len(self.row_of):,} words of "
-                    f"{self.path}. Add it to their vocabulary and create the file again, or omit token_vectors."
-                )
+    def row_ids(self, tokens: list[str]) -> np.ndarray:
+        rows = super().row_ids(tokens)
+        if (rows < 0).any():
+            raise UserError(
+                f"{tokens[rows.argmin()]!r:.60} is not among the {len(self.row_of):,} words of {self.path}. Add it to "
+                "their vocabulary and create the file again, or omit token_vectors."
+            )
+        return rows
 
 
 class CachedTable(TokenTable):

@@ -112,7 +112,7 @@ def cross_validate(
             train(only_fold(run.data, run.seed, f"all {run.data.unit}"), len(run.folds) + 1)
 
         try:
-            trainer.encode(save_dir)
+            trainer.encode()
             shares = ranks.run_on_all(train_folds)
             if ranks.is_main:
                 run.results = [shares[k % ranks.size][k // ranks.size] for k in range(len(run.folds))]

@@ -71,12 +71,12 @@ class Trainer:
         self.is_tuned = bool(self.options["elmo_trainable"] or self.options["word_vectors_trainable"])
         self.fixed_elmo = self.fixed_words = None
 
-    def encode(self, folder=None) -> None:
+    def encode(self) -> None:
         """Load the fixed inputs, which all classifiers share, and compute what ELMo gives for the texts."""
         settings, sentences = self._settings({}, is_tuned=False), self.data.sentences
         if self.pretrained:
             self.fixed_elmo = make_elmo(settings, self.pretrained)
-            self.fixed_elmo.cache(sentences, self.options["cache_gb"], folder)
+            self.fixed_elmo.cache(sentences, self.options["cache_gb"])
         if settings.reads_words:
             self.fixed_words = Words(self.vectors, settings.seed, pool=settings.pool)
             self.fixed_words.cache(sentences)

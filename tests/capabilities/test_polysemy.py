@@ -6,11 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import runs
+import tiny
 
 import run_polysemy
 from elmo import ELMoEmbedder, load_bilm
 from elmo_core.display import terminal
 from elmo_core.messages import UserError
+from elmo_core.text.tokens import Vocabulary
 from senses import nearest, occurrences, page, report
 
 DATA = runs.PROJECT / "data"
@@ -172,7 +174,7 @@ def test_python_finds_the_same_neighbours(model, corpus, layer):
             embedder.similar(sentence, 1, source)
 
 
-def test_most_similar_words(model):
+def test_most_similar_words(model, caplog):
     embedder = ELMoEmbedder(model, device="cpu")
     words = ["river", "unheard", "苹果", "very"]
     vectors = embedder.encode_tokens(["bank", *words])
@@ -181,7 +183,11 @@ def test_most_similar_words(model):
     found = embedder.most_similar("bank", words=[*words, "bank"])
     assert dict(found) == pytest.approx(expected, abs=1e-5)
     assert [word for word, _ in found] == sorted(words, key=expected.get, reverse=True)
-    assert len(embedder.most_similar("bank", topn=3)) == 3
+    assert len(embedder.most_similar("bank", topn=3)) == 3 and not caplog.records
+    embedder.most_similar("unheard")
+    assert [record.levelname for record in caplog.records] == ["WARNING"] and "unheard" in caplog.text
+    with pytest.raises(UserError, match="'unheard'"):
+        ELMoEmbedder((tiny.random_bilm(input="word"), Vocabulary(tiny.WORDS))).most_similar("unheard")
     for word, words in ((["bank"], None), ("bank", "river")):
         with pytest.raises(TypeError, match=r"bank|river"):
             embedder.most_similar(word, words=words)
