@@ -184,7 +184,7 @@ def n_parts(output: Path) -> int:
 
 @pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_file(model, tmp_path):
-    text = text_of(tmp_path, n=1000, longest=12)
+    text = text_of(tmp_path, n=600, longest=12)
     output, generator = tmp_path / "v.hdf5", random.Random(0)
     for least in (1, 10):
         process = runs.start("run_embed.py", flags(model, text, output), tmp_path / "output")
