@@ -358,7 +358,7 @@ class ELMo(Encoder, nn.Layer):
         log.info(f"ELMo's layers are computed once: {what}, cached in {dtype} in memory.")
         self.cached.update(zip(distinct, self._compute(distinct, dtype), strict=True))
         if self.oov_share:
-            log.info(f"{self.oov_share:.2%} of the tokens are not in ELMo's vocabulary and are read as <UNK>.")
+            log.info(f"{self.oov_share:.2%} of the tokens are outside ELMo's vocabulary.")
 
     def clear_cache(self) -> None:
         self.cached.clear()

@@ -1,1 +1,1 @@
-"""What people look at: figures and lines for a terminal."""
+"""Figures, and lines for a terminal."""

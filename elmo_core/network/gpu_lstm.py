@@ -95,7 +95,7 @@ def _steps(batch_sizes: list[int], rows: int) -> list[tuple[int, int, int]]:
 
 
 def _last_entries(batch_sizes: list[int], rows: int) -> np.ndarray:
-    """Where each row's final state is, among the initial states and the entries (B,)."""
+    """Index of each row's final state among the initial states and the entries (B,)."""
     lengths = (np.array(batch_sizes)[:, None] > np.arange(rows)).sum(axis=0)
     return np.cumsum([0, rows, *batch_sizes])[lengths] + np.arange(rows)
 

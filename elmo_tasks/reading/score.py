@@ -115,7 +115,7 @@ class Scores:
         return values
 
     def _parts(self) -> dict[str, np.ndarray]:
-        """Which questions have an answer, and which do not, if any do not."""
+        """Split the questions into those with and without an answer, if any has none."""
         parts = {"HasAns": self.has_answer, "NoAns": ~self.has_answer}
         return {name: rows for name, rows in parts.items() if rows.any() and not self.has_answer.all()}
 
