@@ -12,7 +12,7 @@ trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT TERM
 python=.venv/bin/python
 numerics='elmo lstmp softmax char_cnn optimizer precision surprisal'
-tasks='tagging reading finetune heads training saved'
+tasks=$(ls tests/tasks | sed -n 's/^test_\(.*\)\.py$/\1/p')
 
 # find_python VERSION...: the first of these, on the path or of pyenv; nothing where there is none
 find_python() {
@@ -40,7 +40,7 @@ fi
 # leg NAME FILES COMMAND...: the tests of these files, by the command, which ends in a Python
 leg() {
     name=$1
-    files=$(for file in $2; do find tests -name "test_$file.py"; done)
+    files=$(for file in $2; do find tests -name "test_$file.py" | grep . || echo "tests/test_$file.py is missing"; done)
     shift 2
     printf '\n== %s\n' "$name"
     # shellcheck disable=SC2086  # several files
