@@ -579,6 +579,7 @@ class ELMoEmbedder(Encoder):
     substitutes = language_model.substitutes
     surprisal = language_model.surprisal
     iter_surprisal = language_model.iter_surprisal
+    compare = language_model.compare
     similar = language_model.similar
     most_similar = language_model.most_similar
 

@@ -10,7 +10,8 @@ SCRIPTS = Path(__file__).resolve().parent.parent / "elmo_scripts"  # of a librar
 COMMANDS = {  # of the command `elmo`: the script and what it does
     "preprocess": ("preprocess", "turn raw text into a corpus; count a vocabulary; train word2vec"),
     "pretrain": ("run_pretrain", "pretrain ELMo on a corpus"),
-    "eval": ("run_eval", "compute the perplexity of held-out text, and the surprisal of its words"),
+    "eval": ("run_eval", "compute the perplexity of held-out text"),
+    "surprisal": ("run_eval", "the same: surprisal of words, minimal pairs, regions of experiments"),
     "embed": ("run_embed", "write the vectors of a text or a vocabulary to HDF5"),
     "polysemy": ("run_polysemy", "show the senses of a word in context"),
     "tag": ("run_tag", "train taggers, tag text"),
@@ -20,7 +21,7 @@ COMMANDS = {  # of the command `elmo`: the script and what it does
     "convert": ("convert", "list and fetch published models; import and export weights"),
     "export": ("export_model", "export a trained model for Paddle Inference and ONNX Runtime"),
 }
-_COMMAND_OF = {f"{script}.py": command for command, (script, _) in COMMANDS.items()}
+_COMMAND_OF = {f"{script}.py": command for command, (script, _) in reversed(COMMANDS.items())}
 _SCRIPT = re.compile(rf"(distributed\.launch .*?)?(?:python )?\b({'|'.join(map(re.escape, _COMMAND_OF))})\b")
 
 

@@ -18,7 +18,7 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, log
 from elmo_core.network.cosines import Neighbour, nearest, unit
 from elmo_core.network.layers import EncodedBatch, LayerChoice, Reading
-from elmo_core.network.surprisal import Surprisals, surprisals
+from elmo_core.network.surprisal import Comparison, Surprisals, difference, surprisals
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import SPECIAL_TOKENS, restore_order
@@ -65,6 +65,17 @@ def iter_surprisal(embedder, sentences: Iterable[Sequence[str]], base: float = 2
 
     reading = Reading(_one_layer(embedder.config.n_layers), results, embedder.carry_state, tf32=False)
     return restore_order(embedder.read(checked(sentences), reading, embedder.token_table, embedder.device))
+
+
+def compare(embedder, good: Sequence[Sequence[str]], bad: Sequence[Sequence[str]]) -> list[Comparison]:
+    """Compare sentences, each with a worse one: the surprisal of the worse minus that of the better."""
+    good, bad = check_sentences(good), check_sentences(bad)
+    if len(good) != len(bad):
+        raise UserError(f"compare: found {len(good)} good and {len(bad)} bad sentences. Expected as many.")
+    records = embedder.iter_surprisal(itertools.chain.from_iterable(zip(good, bad, strict=True)))
+    pairs = zip(records, records, strict=True)  # each takes two: a good sentence's and a bad one's
+    progress = tqdm(pairs, total=len(good), unit=" pairs", disable=not embedder.progress)
+    return list(itertools.starmap(difference, progress))
 
 
 def similar(

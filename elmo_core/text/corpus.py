@@ -34,6 +34,12 @@ class Counts:
         """Predictions per direction: every token, and the end of every sentence."""
         return self.tokens + self.sentences
 
+    def add_sentence(self, tokens: int, unknown: int) -> None:
+        self.sentences += 1
+        self.tokens += tokens
+        self.looked_up += tokens
+        self.unknown += unknown
+
     @property
     def unknown_share(self) -> float:
         return self.unknown / max(1, self.looked_up)

@@ -1,8 +1,7 @@
-"""benchmarks/kneser_ney.py: it equals the formula and scores the same predictions as run_eval.py."""
+"""Kneser-Ney n-grams: they equal the formula and score the same predictions as run_eval.py."""
 
 import random
 import re
-import sys
 from collections import Counter
 
 import numpy as np
@@ -11,13 +10,8 @@ import runs
 
 import dataset
 from elmo_core.text.corpus import Corpus
-
-sys.path.append(str(runs.PROJECT / "benchmarks"))
-
-import kneser_ney
-from kneser_ney import FALLBACK_DISCOUNTS, KneserNey
-
 from elmo_core.text.tokens import Vocabulary
+from experiments.kneser_ney import FALLBACK_DISCOUNTS, KneserNey, read_ids
 
 WORDS = 9  # ids 0 and 1 are the markers, 8 is never seen
 
@@ -85,7 +79,7 @@ def test_scores_the_predictions_of_run_eval(tmp_path):
     with (corpus / "dev.txt").open("a", encoding="utf-8") as file:
         file.write("\nunknown to the vocabulary\n")
     vocabulary, dev = Vocabulary.from_file(corpus / "vocab.txt"), Corpus(corpus / "dev.txt")
-    rows = kneser_ney.read(dev, vocabulary)
+    rows = read_ids(dev, vocabulary)
     targets = {"forward": Counter(), "backward": Counter()}
     for batch in dataset.EvalStream(dev, vocabulary, 3, 7):
         for row, n in enumerate(batch.lengths):

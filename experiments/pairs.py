@@ -1,0 +1,51 @@
+"""Minimal pairs: does a language model prefer the better one of two sentences?"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from elmo_core.messages import UserError
+from elmo_core.network.surprisal import Comparison
+from elmo_core.text.text_files import parse_json, read_lines
+
+FIELDS = "sentence_good", "sentence_bad"
+
+
+def read_pairs(path: Path) -> list[dict]:
+    """Read *.jsonl or *.json, an object with `sentence_good` and `sentence_bad` on each line, or two columns of text."""
+    is_json, pairs = {".json", ".jsonl"} & {*path.suffixes}, []
+    for number, line in enumerate(read_lines(path), 1):
+        try:
+            pair = parse_json(line) if is_json else dict(zip(FIELDS, line.split("\t"), strict=True))
+        except ValueError:
+            pair = None
+        match pair:
+            case {"sentence_good": str(), "sentence_bad": str()}:
+                pairs.append(pair)
+            case _:
+                wanted = (
+                    f"an object with {' and '.join(FIELDS)}" if is_json else "a sentence, a tab and a worse sentence"
+                )
+                raise UserError(f"{path}:{number}: found {line!r:.60}, expected {wanted}.")
+    return pairs
+
+
+def preferences(pairs: Sequence[dict], comparisons: Sequence[Comparison], groups: Sequence[str]) -> Iterator[list]:
+    """Yield a row for all pairs, and one for each value of the fields `groups`.
+
+    A row is a name, the number of pairs, and the shares of them in which the better sentence has the lower surprisal,
+    forward, backward and both together; then number and shares of the pairs whose words are all known.
+    """
+    is_preferred = np.array([comparison[:3] for comparison in comparisons]) > 0  # (pairs, 3)
+    is_known = np.array([comparison.in_vocabulary for comparison in comparisons])
+    members = {"all": list(range(len(pairs)))}
+    for group in groups:
+        for index, pair in enumerate(pairs):
+            if group not in pair:
+                raise UserError(f"pair {index + 1} has no field {group}, but {', '.join(pair)}.")
+            members.setdefault(f"{group}={pair[group]}", []).append(index)
+    for name, indices in members.items():
+        known = [index for index in indices if is_known[index]]
+        known_shares = is_preferred[known].mean(axis=0) if known else [np.nan] * 3
+        yield [name, len(indices), *is_preferred[indices].mean(axis=0), len(known), *known_shares]
