@@ -111,9 +111,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if is_perplexity:
         print_perplexity(args, ranks, corpus, bilm, vocabulary)
         return
-    carry = args.context == "carry"
-    batch_size = 1 if carry else args.batch_size
-    embedder = elmo.ELMoEmbedder((bilm, vocabulary), batch_size, args.device, carry_state=carry, progress=sys.stderr.isatty())
+    carry = {"batch_size": 1, "carry_state": True} if args.context == "carry" else {"batch_size": args.batch_size}
+    embedder = elmo.ELMoEmbedder((bilm, vocabulary), device=args.device, progress=sys.stderr.isatty(), **carry)
     if corpus:
         write_surprisal(args, corpus, embedder)
     elif args.pairs:

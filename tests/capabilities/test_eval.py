@@ -242,16 +242,16 @@ def test_offsets_of_raw_text_are_those_of_its_lines(model, tmp_path, capsys):
 
 
 def test_an_interrupted_run_leaves_the_earlier_file(model, text, tmp_path, monkeypatch, capsys):
-    scores, calls, encode = tmp_path / "scores", iter(range(50)), BiLM.encode
+    scores, calls, sentences = tmp_path / "scores", iter(range(50)), BiLM.sentences
     scores.write_text("earlier", encoding="utf-8")
 
     def interrupted(*arguments, **options):
         if next(calls, None) is None:
             assert len(list(tmp_path.iterdir())) == 2, "the new file is not begun"
             raise KeyboardInterrupt
-        return encode(*arguments, **options)
+        return sentences(*arguments, **options)
 
-    monkeypatch.setattr(BiLM, "encode", interrupted)
+    monkeypatch.setattr(BiLM, "sentences", interrupted)
     with pytest.raises(KeyboardInterrupt):
         evaluate(capsys, model, text[0], "--batch_size=1", "--per_sentence", scores)
     assert list(tmp_path.iterdir()) == [scores] and scores.read_text(encoding="utf-8") == "earlier"
