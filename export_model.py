@@ -5,9 +5,9 @@
     python export_model.py tagger --output=exported --onnx
     echo "The first sentence." | python exported/run_paddle.py
 
-MODEL is a checkpoint or published model of ELMo, or the folder of a tagger (run_tag.py), classifier (run_finetune.py) or
-reader (run_read.py). The exported folder has the graph, its input tables, a README on inputs and outputs, and programs that
-turn lines of raw text into vectors, labels, classes or answers. It needs none of this project's code.
+MODEL is a checkpoint or published model of ELMo, or the folder of a tagger (run_tag.py) or classifier (run_finetune.py).
+The exported folder has the graph, its input tables, a README on inputs and outputs, and programs that turn lines of raw
+text into vectors, labels or classes. It needs none of this project's code.
 """
 
 import argparse
@@ -23,17 +23,11 @@ from elmo_core.messages import UserError
 from elmo_core.network.layers import layer_choice
 from elmo_core.weights import checkpoint
 from elmo_tasks.classification.classifier import Classifier
-from elmo_tasks.reading.reader import Reader
 from elmo_tasks.tagging.tagger import Tagger
 from export import folder
-from export.compression import PRECISIONS
-from export.networks import ClassifierNetwork, EmbedderNetwork, Network, ReaderNetwork, TaggerNetwork
+from export.networks import ClassifierNetwork, EmbedderNetwork, Network, TaggerNetwork
 
-TASKS = {
-    "tagger": (TaggerNetwork, Tagger),
-    "classifier": (ClassifierNetwork, Classifier),
-    "reader": (ReaderNetwork, Reader),
-}
+TASKS = {"tagger": (TaggerNetwork, Tagger), "classifier": (ClassifierNetwork, Classifier)}
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -41,8 +35,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("model", metavar="MODEL", help="checkpoint prefix, file or folder, saved model, or name")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder to write")
     parser.add_argument("--onnx", action="store_true", help="also write model.onnx, for ONNX Runtime and others")
-    help = "of the weights in the files: float16 and int8 take a half and a quarter of the size"
-    parser.add_argument("--precision", choices=PRECISIONS, default=PRECISIONS[0], help=help)
     elmo = parser.add_argument_group("ELMo")
     layers = "all, top, average, an index, several (0,1), or a weight per layer (0.2,0.5,0.3) (default: all)"
     elmo.add_argument("--layers", metavar="L", help=layers)
@@ -59,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in ("layers", "pool"):
         if kind in TASKS and getattr(args, name) is not None:
             raise UserError(f"--{name} has no effect: {args.model} holds a {kind}.")
-    folder.write(network_of(kind, args), args.output, f"{kind} {args.model}", args.onnx, args.precision)
+    folder.write(network_of(kind, args), args.output, f"{kind} {args.model}", args.onnx)
     print(f"exported to {args.output}; its README.md describes the inputs and outputs")
 
 

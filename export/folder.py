@@ -22,13 +22,10 @@ OUTPUT = {"model.json": "fetch_name_0", "model.pdmodel": "save_infer_model/scale
 IMPORT = re.compile(r"^from (elmo_(?:core|tasks)(?:\.\w+)*)\.(\w+) import", re.MULTILINE)
 
 
-def write(network: Network, folder: Path, source: str, onnx: bool = False, precision: str = "float32") -> None:
-    """Write the exported folder. source: the model's name, for the README. onnx: also write model.onnx.
-
-    precision: of the weights in the files, see `compression`.
-    """
+def write(network: Network, folder: Path, source: str, onnx: bool = False) -> None:
+    """Write the exported folder. source: the model's name, for the README. onnx: also write model.onnx."""
     writers = [(paddle_graph, "model")]
-    versions = f"weights in {precision}, paddlepaddle {paddle.__version__}, Python {platform.python_version()}"
+    versions = f"paddlepaddle {paddle.__version__}, Python {platform.python_version()}"
     if onnx:
         import_optional("onnx", "--onnx")
         from export.onnx_graph import VERSIONS, onnx_graph
@@ -37,7 +34,7 @@ def write(network: Network, folder: Path, source: str, onnx: bool = False, preci
         versions = f"{versions}, {VERSIONS}"
     with disk.atomic_folder(folder) as unfinished:
         for writer, name in writers:
-            with writer(unfinished / name, precision) as ops:
+            with writer(unfinished / name) as ops:
                 network.add_to(ops)
         predict = f"predict_{network.settings['kind']}.py"
         (graph,) = (name for name in RUNS_ON if (unfinished / name).exists())
@@ -98,8 +95,7 @@ program prints a JSON object per line. It needs NumPy{network.needs} and the run
 other programs: the settings of the trained model and, per input, its shape, the padding, the table whose line numbers (from
 0) are the words' ids, and the id of unknown words.
 
-Lengths are clipped to 0 .. T. A sentence with an id outside its table is treated as empty: {output.name} are then
-{output.empty_result}. An empty batch gives an empty output. Arrays of another type or shape are an error.
+B and T are at least 1. Ids must be in their tables and lengths at most T: the graph does not check them.
 """
 
 

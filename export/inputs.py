@@ -1,8 +1,7 @@
 """Inputs of an exported network: their tables, and the graph's first steps, from raw ids to batches.
 
-Letters: B sentences, T tokens of the longest, C characters of a token; in readers also N excerpts of W tokens, in
-taggers of jieba's words W words of the longest. D is the axis
-of the two directions, forward first.
+Letters: B sentences, T tokens of the longest, at least 1; C characters of a token; in taggers of jieba's words W words of
+the longest. D is the axis of the two directions, forward first.
 
 Each direction reads a sentence in its own order, the backward one from its last token, with the padding at the end. So
 padding never affects a state. Results at padding are set to zero at the end.
@@ -25,24 +24,21 @@ TOKENS = ("B", "T")
 
 @dataclass(frozen=True)
 class IdInput:
-    """An input of ids from `first` to below `end`: of tokens, (B, T), or of their characters, (B, T, columns).
+    """An input of ids of tokens, (B, T), or of their characters, (B, T, columns).
 
     table: the name of a file in which a word's id is its line number, or a JSON object {character: id}; content: its text.
     unknown: the id of words that are not in the table. longest: number of a word's characters that are looked up.
-    lower: whether unknown words are looked up in lower case. max_value: of a position in a word. axes: letters of its sizes.
+    lower: whether unknown words are looked up in lower case. axes: letters of its sizes.
     """
 
     meaning: str
-    end: int
     columns: int = 0
-    first: int = 0
     padding: int = 0  # fills up short sentences and short tokens
     table: str = ""
     content: str = ""
     unknown: int = 0
     longest: int = 0
     lower: bool = False
-    max_value: int = 0
     axes: tuple[str, str] = TOKENS
 
     @property
@@ -52,17 +48,17 @@ class IdInput:
     def spec(self) -> dict[str, Any]:
         """The entry of inputs.json: all that a program needs to compute the ids."""
         spec = {"shape": self.shape, "padding": self.padding}
-        spec |= {name: value for name in ("table", "longest", "lower", "max_value") if (value := getattr(self, name))}
+        spec |= {name: value for name in ("table", "longest", "lower") if (value := getattr(self, name))}
         return {**spec, "unknown": self.unknown} if self.table and not self.columns else spec
 
 
-BYTES = IdInput("its bytes + 1 between 259 and 260, then 261", end=262, columns=MAX_CHARS, first=1, padding=261)
+BYTES = IdInput("its bytes + 1 between 259 and 260, then 261", columns=MAX_CHARS, padding=261)
 
 
 def table_input(table: str, lines: Sequence[str], meaning: str = "", **more) -> IdInput:
     """An input of line numbers in a table. meaning: appended to "line in TABLE, from 0"."""
     content = "\n".join(lines) + "\n"
-    return IdInput(f"line in {table}, from 0{meaning}", len(lines), table=table, content=content, **more)
+    return IdInput(f"line in {table}, from 0{meaning}", table=table, content=content, **more)
 
 
 def word_input(vocabulary: Vocabulary, table: str, axes: tuple[str, str] = TOKENS) -> IdInput:
@@ -76,19 +72,24 @@ def character_input(config: ELMoConfig, vocabulary: Vocabulary | None, table: st
         return replace(BYTES, columns=config.max_characters)
     ids = vocabulary.alphabet.ids
     content, padding = json.dumps(ids, ensure_ascii=False) + "\n", ids[CodePoints.PAD]
-    return IdInput("its characters", config.n_characters, MAX_CHARS, padding=padding, table=table, content=content)
+    return IdInput("its characters", MAX_CHARS, padding=padding, table=table, content=content)
 
 
-class Rows:
-    """B rows of at most T tokens in a graph: which steps are padding, and in which order each direction reads the tokens."""
+class Sentences:
+    """A batch in a graph: which steps are padding, and in which order each direction reads the tokens."""
 
-    def __init__(self, ops: PaddleGraph, rows: Array, steps: Array, lengths: Array):
-        self.ops, self.rows, self.steps, self.lengths = ops, rows, steps, lengths
+    def __init__(self, ops: PaddleGraph, inputs: Mapping[str, IdInput], lengths: str = "lengths"):
+        self.ops, self.inputs = ops, inputs
+        ids = {name: ops.input(name, spec.shape, "int64") for name, spec in inputs.items()}
+        first = next(iter(ids.values()))
+        self.rows, self.steps = rows, steps = ops.size(first, 0), ops.size(first, 1)
+        self.lengths = ops.input(lengths, ["B"], "int64")
+        self.mask = ops.cast(ops.reshape(ops.arange(steps), [1, -1]) < ops.reshape(self.lengths, [-1, 1]), "int64")
+        self.ids = {name: self._padded(x, inputs[name]) for name, x in ids.items()}
         self.tokens = rows * steps
-        self.mask = _mask(ops, steps, lengths)  # (B, T)
         row, self.direction = ops.arange(rows), ops.reshape(ops.weight(np.arange(2)), [2, 1, 1])
         self.direction_index = ops.reshape(self.direction, [2, 1]) + row * 0  # (D, B)
-        step, length = ops.reshape(ops.arange(steps), [-1, 1]), ops.reshape(lengths, [1, -1])
+        step, length = ops.reshape(ops.arange(steps), [-1, 1]), ops.reshape(self.lengths, [1, -1])
         backward = step + (length - 1 - step * 2) * ops.cast(step < length, "int64")
         # the position of the token that each direction reads at each step, (D, T, B)
         order = ops.stack([step + length * 0, backward], axis=0)
@@ -96,6 +97,10 @@ class Rows:
         outputs = ops.transpose(order, [2, 1, 0]) * rows + ops.reshape(row, [-1, 1, 1])
         # (B, T, D) indices into the D * T * B outputs
         self.output_index = outputs + ops.reshape(self.direction, [2]) * self.tokens
+
+    def _padded(self, x: Array, spec: IdInput) -> Array:
+        mask = self.ops.reshape(self.mask, [self.rows, self.steps, 1]) if spec.columns else self.mask
+        return x * mask + (1 - mask) * spec.padding
 
     def align_outputs(self, outputs: Array, width: int) -> Array:
         """Both directions' outputs (D, T, B, width), aligned to the tokens. (B, T, 2 * width)"""
@@ -116,74 +121,8 @@ class Rows:
         n = self.ops.cast(self.lengths + self.ops.cast(self.lengths < 1, "int64"), "float32")
         return self.ops.sum(self.masked(x), axis=1) / self.ops.reshape(n, [-1, 1])
 
-
-def _mask(ops: PaddleGraph, steps: Array, lengths: Array) -> Array:
-    """1 at tokens, 0 at padding. (B, T)"""
-    return ops.cast(ops.reshape(ops.arange(steps), [1, -1]) < ops.reshape(lengths, [-1, 1]), "int64")
-
-
-class Sentences(Rows):
-    """A batch in a graph, made safe: an empty batch gets a pair of sentences and a token of padding, which `trimmed`
-    removes; a sentence with an id outside its table has no tokens; lengths are at most T.
-    """
-
-    def __init__(self, ops: PaddleGraph, inputs: Mapping[str, IdInput], lengths: str = "lengths"):
-        self.ops, self.inputs, self.original_sizes = ops, inputs, {}
-        ids = {name: self.read(name, spec) for name, spec in inputs.items()}
-        first = next(iter(ids.values()))
-        rows, steps = (ops.size(first, axis) for axis in (0, 1))
-        super().__init__(ops, rows, steps, self._safe_lengths(lengths, ids, rows, steps))
-        self.ids = {name: self._padded(x, inputs[name]) for name, x in ids.items()}
-
-    def read(self, name: str, spec: IdInput) -> Array:
-        """An input; if it has no rows or no steps, with two rows and a step of zeros."""
-        ops, last = self.ops, [spec.columns] if spec.columns else []
-        x = ops.input(name, spec.shape, "int64")
-        sizes = {letter: ops.size(x, axis) for axis, letter in enumerate(spec.axes)}
-        self.original_sizes = sizes | self.original_sizes
-        rows, steps = (ops.cast(size < 1, "int64") for size in sizes.values())
-        x = ops.concat([x, ops.zeros([rows * 2, ops.size(x, 1), *last], "int64")], axis=0)
-        return ops.concat([x, ops.zeros([ops.size(x, 0), steps, *last], "int64")], axis=1)
-
-    def _safe_lengths(self, name: str, ids: Mapping[str, Array], rows: Array, steps: Array) -> Array:
-        """The input of lengths, from 0 to T, and 0 for sentences with an id outside its table."""
-        ops = self.ops
-        lengths = ops.input(name, ["B"], "int64")
-        lengths = ops.concat([lengths, ops.zeros([rows - self.original_sizes["B"]], "int64")], axis=0)
-        lengths = ops.minimum(lengths, steps) * ops.cast(lengths >= 1, "int64")
-        mask = _mask(ops, steps, lengths)
-        for name, spec in self.inputs.items():
-            outside = ops.cast(ids[name] < spec.first, "int64") + ops.cast(ids[name] >= spec.end, "int64")
-            outside = ops.max(outside, axis=2) if spec.columns else outside
-            lengths = lengths * (1 - ops.max(outside * mask, axis=1))
-        return lengths
-
-    def _padded(self, x: Array, spec: IdInput) -> Array:
-        mask = self.ops.reshape(self.mask, [self.rows, self.steps, 1]) if spec.columns else self.mask
-        return x * mask + (1 - mask) * spec.padding
-
     def distinct(self, *names: str) -> tuple[list[Array], Array]:
         """Per input, the ids of the distinct tokens, (N, C) or (N, 1); and each token's index among them, (B * T,)."""
         flat = [self.ops.reshape(self.ids[name], [-1, max(1, self.inputs[name].columns)]) for name in names]
         first, inverse = self.ops.distinct_rows(self.ops.concat(flat, axis=1))
         return [self.ops.lookup(x, first) for x in flat], inverse
-
-    def trimmed(self, x: Array, shape: Sequence[int | str]) -> Array:
-        """x, whose shape has the letters of the inputs' sizes, cut to these."""
-        for axis, n in enumerate(shape):
-            x = self.ops.head(x, self.original_sizes[n], axis) if n in self.original_sizes else x
-        return x
-
-
-class Excerpts(Rows):
-    """N excerpts of W tokens from the sentences of a batch. spec: an input of their indices b * T + t, -1 at padding."""
-
-    def __init__(self, batch: Sentences, name: str, spec: IdInput):
-        ops, index = batch.ops, batch.read(name, spec)
-        inside = ops.cast(index >= 0, "int64") * ops.cast(index < batch.tokens, "int64")
-        super().__init__(ops, ops.size(index, 0), ops.size(index, 1), ops.sum(inside, axis=1))
-        self.index = index * inside
-
-    def take(self, x: Array, width: int) -> Array:
-        """The rows of x (B, T, width) at the tokens. (N, W, width)"""
-        return self.ops.lookup(self.ops.reshape(x, [-1, width]), self.index)

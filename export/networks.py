@@ -1,5 +1,4 @@
-"""The networks that can be exported: ELMo with its vectors, taggers with their labels, classifiers with probabilities,
-readers with logits.
+"""The networks that can be exported: ELMo with its vectors, taggers with their labels, classifiers with probabilities.
 
 Letters: B sentences, T tokens of the longest, P projection, K labels or classes.
 """
@@ -12,15 +11,11 @@ from elmo_core.messages import UserError
 from elmo_core.network.layers import LayerChoice
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.classification.classifier import Classifier
-from elmo_tasks.reading.batch import FEATURES
-from elmo_tasks.reading.network import MASKED_LOGIT
-from elmo_tasks.reading.reader import Reader
 from elmo_tasks.saved import TrainedModel
-from elmo_tasks.tagging.network import MAX_POSITION
 from elmo_tasks.tagging.tagger import Tagger
 from export import parts
 from export.elmo_part import ELMoPart
-from export.inputs import BYTES, TOKENS, Excerpts, IdInput, Sentences, table_input, word_input
+from export.inputs import BYTES, TOKENS, IdInput, Sentences, table_input, word_input
 from export.paddle_graph import Array, PaddleGraph
 
 WORDS = ("B", "W")  # axes of inputs that are jieba's words of sentences of characters
@@ -28,13 +23,12 @@ WORDS = ("B", "W")  # axes of inputs that are jieba's words of sentences of char
 
 @dataclass(frozen=True)
 class Output:
-    """A graph's output. empty_result: that of a sentence without tokens. labels: names of its numbers or columns."""
+    """A graph's output. labels: names of its numbers or columns."""
 
     name: str
     shape: tuple[int | str, ...]
     dtype: str
     meaning: str
-    empty_result: str
     labels: Sequence[str] = ()
 
 
@@ -63,17 +57,15 @@ class Network:
         return {"zh": ", jieba", "any": ", regex"}.get(cut, "")
 
     def build(self, batch: Sentences) -> Array:
-        """The output; it may be larger than the input batch."""
+        """Build the output."""
         raise NotImplementedError
 
     def inputs_of(self, axes: tuple[str, str]) -> dict[str, IdInput]:
-        """The inputs of ids, which are looked up, with these axes."""
-        return {name: ids for name, ids in self.inputs.items() if ids.axes == axes and ids.end}
+        """The inputs with these axes."""
+        return {name: ids for name, ids in self.inputs.items() if ids.axes == axes}
 
     def add_to(self, ops: PaddleGraph) -> None:
-        batch = Sentences(ops, self.inputs_of(TOKENS))
-        x = batch.trimmed(self.build(batch), self.output.shape)
-        ops.output(self.output.name, x, self.output.shape)
+        ops.output(self.output.name, self.build(Sentences(ops, self.inputs_of(TOKENS))), self.output.shape)
 
 
 class EmbedderNetwork(Network):
@@ -88,7 +80,7 @@ class EmbedderNetwork(Network):
         shape = (*several, "B", *([] if pool else ["T"]), 2 * bilm.config.projection_dim)
         which = f"layers {', '.join(map(str, layers.indices))}" if several else "vectors"
         meaning = "means over the tokens" if pool else "forward and backward; zero at padding"
-        self.output = Output("vectors", shape, "float32", f"{which}: {meaning}", "zeros")
+        self.output = Output("vectors", shape, "float32", f"{which}: {meaning}")
         self.settings, self.files = {"kind": "elmo", "lang": "none", "pool": pool}, {}
 
     def build(self, batch: Sentences) -> Array:
@@ -96,16 +88,22 @@ class EmbedderNetwork(Network):
         return batch.ops.stack(layers, axis=0) if self.elmo.choice.how == "each" else layers[0]
 
 
-class TokenNetwork(Network):
-    """A network of a task that reads tokens' words, their vectors in a file, and ELMo."""
+class TaggerNetwork(Network):
+    """A tagger, decoded by its CRF."""
 
-    def __init__(self, model: Tagger | Reader, axes: tuple[str, str] = TOKENS):
-        """axes: of what ELMo and the word vectors read."""
-        super().__init__(model)
-        self.inputs = {"words": word_input(model.words, "words.txt")}
+    lines = "a sentence"
+    setting_names = "lang", "scheme", "words"
+
+    def __init__(self, tagger: Tagger):
+        settings = tagger.settings
+        if tagger.features or settings.segmentation != "none" or hasattr(tagger.network, "vector_change"):
+            raise UserError("a tagger of features, segmented characters or trained word vectors cannot be exported.")
+        super().__init__(tagger)
+        axes = WORDS if settings.words == "jieba" else TOKENS  # of what ELMo and the word vectors read
+        self.inputs = {"words": word_input(tagger.words, "words.txt")}
         self.tables = {"words": self.network.word_embedding.weight.numpy()}
-        if model.vectors:
-            words, self.tables["vectors"] = model.vectors.table()
+        if tagger.vectors:
+            words, self.tables["vectors"] = tagger.vectors.table()
             meaning = "; an unknown word is looked up in lower case, else 0"
             self.inputs["vectors"] = table_input("vectors.txt", words, meaning, lower=True, axes=axes)
         self.mixes = {}
@@ -114,128 +112,43 @@ class TokenNetwork(Network):
             self.inputs |= self.elmo.inputs
             mixes = elmo.mixes or [None] * len(self.network.elmo_at)  # None: concatenated layers
             self.mixes = dict(zip(self.network.elmo_at, mixes, strict=True))
-
-    def lookups(self, batch: Sentences) -> dict[str, Array]:
-        """Each table's rows (B, T, .) of the batch's tokens."""
-        tables = {name: x for name, x in self.tables.items() if name in batch.ids}
-        return {name: batch.ops.lookup(batch.ops.weight(x), batch.ids[name]) for name, x in tables.items()}
-
-    def elmo_outputs(self, batch: Sentences) -> dict[str, Array]:
-        """ELMo (B, T, .) for each part of the network that reads it: input, output."""
-        layers, concat = self.elmo.layers(batch) if self.mixes else [], batch.ops.concat
-        return {at: parts.scalar_mix(layers, mix) if mix else concat(layers, axis=2) for at, mix in self.mixes.items()}
-
-
-class TaggerNetwork(TokenNetwork):
-    """A tagger, decoded by its CRF."""
-
-    lines = "a sentence"
-    setting_names = "lang", "segmentation", "scheme", "words"
-
-    def __init__(self, tagger: Tagger):
-        settings = tagger.settings
-        super().__init__(tagger, WORDS if settings.words == "jieba" else TOKENS)
         if self.inputs_of(WORDS):
             self.letters = f"{self.letters}, W jieba's words of the longest"
-            self.inputs["word_index"] = IdInput("index b * W + w of each token's word; -1 at padding", 0, padding=-1)
+            self.inputs["word_index"] = IdInput("index b * W + w of each token's word")
+        if settings.char_cnn:
+            self.inputs["characters"] = BYTES
         meaning = "line in labels.txt, from 0; -1 at padding"
-        self.output = Output("labels", ("B", "T"), "int64", meaning, "-1", tagger.labels)
+        self.output = Output("labels", ("B", "T"), "int64", meaning, tagger.labels)
         if settings.scheme == "lac":
             self.settings |= {"pieces": "pieces.txt", "whole": tagger.pieces is None}
             self.files["pieces.txt"] = "\n".join(sorted(tagger.piece_splitter.known)) + "\n"
-        if tagger.features:
-            meaning = ": the token's feature; 0 if unknown"
-            self.inputs["features"] = table_input("features.txt", ["<UNK>", *tagger.features], meaning)
-            self.tables["features"] = self.network.feature_embedding.weight.numpy()
-        if settings.segmentation == "feature":
-            meaning = f"position of the character in its word, from 1, at most {MAX_POSITION + 1}; 0 if unknown"
-            self.inputs["positions"] = IdInput(meaning, MAX_POSITION + 2, max_value=MAX_POSITION + 1)
-            self.tables["positions"] = self.network.position_embedding.weight.numpy()
-        if settings.char_cnn:
-            self.inputs["characters"] = BYTES
 
     def build(self, batch: Sentences) -> Array:
-        ops, words = batch.ops, batch
-        if of_words := self.inputs_of(WORDS):
-            words = Sentences(ops, of_words, "word_lengths")
-            index = Excerpts(words, "word_index", self.inputs["word_index"])
-        elmo, features = self.elmo_outputs(words), self.lookups(words)
-        if of_words:
-            elmo = {at: index.take(x, self.network.elmo.dim) for at, x in elmo.items()}
-            features = {name: index.take(x, self.tables[name].shape[1]) for name, x in features.items()}
-            features |= self.lookups(batch)
+        ops, of_words = batch.ops, self.inputs_of(WORDS)
+        words = Sentences(ops, of_words, "word_lengths") if of_words else batch
+
+        def of_token(x: Array, width: int) -> Array:
+            """From vectors of words (B, W, width) to those of the tokens in them, (B, T, width)."""
+            return ops.lookup(ops.reshape(x, [-1, width]), batch.ids["word_index"]) if of_words else x
+
+        layers = self.elmo.layers(words) if self.mixes else []
+        elmo = {
+            at: parts.scalar_mix(layers, mix) if mix else ops.concat(layers, axis=2) for at, mix in self.mixes.items()
+        }
+        elmo = {at: of_token(x, self.network.elmo.dim) for at, x in elmo.items()}
         x = [elmo["input"]] if "input" in elmo else []
-        x = ops.concat([*x, *self._token_features(batch, features)], axis=2)
-        x = parts.recurrent(batch, x, self.network.recurrent)
+        x.append(ops.lookup(ops.weight(self.tables["words"]), batch.ids["words"]))
+        if "vectors" in self.tables:
+            table = self.tables["vectors"]
+            x.append(of_token(ops.lookup(ops.weight(table), words.ids["vectors"]), table.shape[1]))
+        if hasattr(self.network, "char_cnn"):
+            (characters,), inverse = batch.distinct("characters")
+            vectors = parts.char_vectors(ops, characters, self.network.char_cnn, BYTES.padding)
+            x.append(ops.lookup(vectors, ops.reshape(inverse, [batch.rows, batch.steps])))
+        x = parts.recurrent(batch, ops.concat(x, axis=2), self.network.recurrent)
         x = ops.concat([x, elmo["output"]], axis=2) if "output" in elmo else x
         labels = parts.viterbi(batch, parts.linear(ops, x, self.network.emission), self.network.crf)
-        mask = batch.mask * ops.cast(ops.reshape(words.lengths, [-1, 1]) >= 1, "int64")
-        return labels * mask + (mask - 1)
-
-    def _token_features(self, batch: Sentences, features: dict[str, Array]) -> list[Array]:
-        """The recurrent layers' input except ELMo, each (B, T, .). features: those of `lookups`."""
-        ops, network = batch.ops, self.network
-        if hasattr(network, "vector_change"):
-            change = parts.embedding(ops, batch.ids["words"], network.vector_change)
-            features["vectors"] = features["vectors"] + change
-        if hasattr(network, "char_cnn"):
-            (characters,), inverse = batch.distinct("characters")
-            vectors = parts.char_vectors(ops, characters, network.char_cnn, BYTES.padding)
-            features["characters"] = ops.lookup(vectors, ops.reshape(inverse, [batch.rows, batch.steps]))
-        order = "words", "vectors", "characters", "features", "positions"
-        return [features[name] for name in order if name in features]
-
-
-class ReaderNetwork(TokenNetwork):
-    """A reader: logits of the answer's first and last token in a window of a passage.
-
-    Letters: N windows, each with a question; W and J tokens of the longest of either; D width of the encoder.
-    """
-
-    lines = "a question and a passage, separated by a tab"
-    setting_names = "lang", "max_seq_len", "doc_stride", "max_answer_length"
-    letters = f"{Network.letters}, N windows of passages with a question each, W and J tokens of the longest of either"
-
-    def __init__(self, reader: Reader):
-        super().__init__(reader)
-        self.settings["no_answer"] = reader.network.no_answer_score()
-        for name, text, letter in (("passage", "window", "W"), ("question", "question", "J")):
-            meaning = f"index b * T + t of each token of the {text} among the sentences' tokens; -1 at padding"
-            self.inputs[name] = IdInput(meaning, 0, padding=-1, axes=("N", letter))
-        meaning = "is the window's token one of the question's, does it occur in the question's text (in lower case)"
-        self.inputs["features"] = IdInput(meaning, 2, columns=FEATURES, axes=("N", "W"))
-        meaning = f"of each token of the window as the answer's first, and as its last; {MASKED_LOGIT:.0e} at padding"
-        empty_result = "those of tokens without ELMo and words"
-        self.output = Output("logits", ("N", 2, "W"), "float32", meaning, empty_result)
-
-    def build(self, batch: Sentences) -> Array:
-        ops, network = batch.ops, self.network
-        passage, question = (Excerpts(batch, name, self.inputs[name]) for name in ("passage", "question"))
-        features = ops.cast(batch.read("features", self.inputs["features"]), "float32")
-        tokens, elmo = ops.concat(list(self.lookups(batch).values()), axis=2), self.elmo_outputs(batch)
-        elmo = {at: batch.masked(x) for at, x in elmo.items()}
-        h, u = (self._encoded(excerpt, tokens, elmo) for excerpt in (passage, question))  # (N, W, D), (N, J, D)
-        by_question = ops.transpose(parts.linear(ops, u, network.similarity[1]), [0, 2, 1])
-        by_question = by_question + ops.reshape(question.padding_scores(MASKED_LOGIT), [question.rows, 1, -1])
-        similarity = ops.product(h * ops.weight(network.similarity_product.numpy()), ops.transpose(u, [0, 2, 1]))
-        similarity = similarity + parts.linear(ops, h, network.similarity[0]) + by_question  # (N, W, J)
-        padding = passage.padding_scores(MASKED_LOGIT)
-        to_question = ops.product(ops.softmax(similarity), u)  # (N, W, D)
-        weights = ops.softmax(ops.max(similarity, axis=2) + padding)
-        to_passage = ops.product(ops.reshape(weights, [passage.rows, 1, -1]), h)  # (N, 1, D)
-        merged = ops.concat([h, to_question, h * to_question, h * to_passage, features], axis=2)
-        merged = ops.relu(parts.linear(ops, merged, network.merge))
-        modelled = parts.recurrent(passage, merged, network.model)
-        logits = parts.linear(ops, ops.concat([merged, modelled], axis=2), network.ends)  # (N, W, 2)
-        return ops.transpose(logits, [0, 2, 1]) + ops.reshape(padding, [passage.rows, 1, -1])
-
-    def _encoded(self, excerpt: Excerpts, tokens: Array, elmo: Mapping[str, Array]) -> Array:
-        """`BiDAF.encode` of windows or questions."""
-        ops, network = excerpt.ops, self.network
-        elmo = [excerpt.take(elmo[at], network.elmo.dim) for at in self.mixes]
-        tokens = excerpt.take(tokens, sum(table.shape[1] for table in self.tables.values()))
-        x = parts.recurrent(excerpt, ops.concat([tokens, *elmo[:1]], axis=2), network.context)
-        return ops.tanh(parts.linear(ops, ops.concat([x, *elmo[1:]], axis=2), network.projection))
+        return labels * batch.mask + (batch.mask - 1)
 
 
 class ClassifierNetwork(Network):
@@ -254,8 +167,7 @@ class ClassifierNetwork(Network):
         pairs = "; of the inputs' 2B texts, those of a pair are B rows apart" if self.pairs else ""
         self.lines = "two texts, separated by a tab" if self.pairs else "a text"
         meaning = f"per class of labels.txt{pairs}; pass the first {classifier.settings.max_seq_len} tokens of a text"
-        shape, empty_result = ("B", len(classifier.classes)), "those of an empty text"
-        self.output = Output("probabilities", shape, "float32", meaning, empty_result, classifier.classes)
+        self.output = Output("probabilities", ("B", len(classifier.classes)), "float32", meaning, classifier.classes)
 
     def build(self, batch: Sentences) -> Array:
         ops, network, pools = batch.ops, self.network, self.network.settings.pool

@@ -1,7 +1,6 @@
 """The operators of paddle_graph.py for ONNX."""
 
 import itertools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,6 @@ import onnx
 from onnx import helper, numpy_helper
 
 from elmo_core.messages import UserError
-from export.compression import compressed
 
 OPSET, IR_VERSION = 17, 8  # from 2022: ONNX Runtime 1.12 and later
 VERSIONS = f"onnx {onnx.__version__} (opset {OPSET}, IR version {IR_VERSION})"
@@ -20,9 +18,9 @@ TYPES = {"float32": onnx.TensorProto.FLOAT, "int64": onnx.TensorProto.INT64, "bo
 
 
 @contextmanager
-def onnx_graph(path: Path, precision: str) -> Iterator["OnnxGraph"]:
+def onnx_graph(path: Path) -> Iterator["OnnxGraph"]:
     """A graph to fill. At the end of the block it is written to `path`."""
-    graph = OnnxGraph(precision)
+    graph = OnnxGraph()
     yield graph
     size = sum(len(weight.raw_data) for weight in graph.weights)
     if size > MAX_WEIGHTS:
@@ -65,8 +63,8 @@ class OnnxGraph:
     minimum, clip, matmul, windows, lookup = map(_operator, ("Min", "Clip", "MatMul", "Conv", "Gather"))
     product = matmul
 
-    def __init__(self, precision: str):
-        self.inputs, self.outputs, self.nodes, self.weights, self.precision = [], [], [], [], precision
+    def __init__(self):
+        self.inputs, self.outputs, self.nodes, self.weights = [], [], [], []
         self._numbers = itertools.count()
 
     def node(self, operator: str, inputs: Sequence, dtype: str = "", outputs: int = 1, **attributes):
@@ -84,20 +82,13 @@ class OnnxGraph:
     def constant(self, value: float | Sequence[int], dtype: str = "int64") -> Value:
         return self.weight(np.array(value, dtype))
 
-    def weight(self, array: np.ndarray, shared: Sequence[int] | None = None) -> Value:
-        """An array of the graph. shared: see `compressed`."""
-        values = []
-        for part in compressed(array, self.precision, shared):
-            values.append(self._value(str(part.dtype)))
-            self.weights.append(numpy_helper.from_array(np.ascontiguousarray(part), values[-1].name))
-        first, *factors = values
-        return math.prod(
-            factors, start=first if first.dtype == str(array.dtype) else self.cast(first, str(array.dtype))
-        )
+    def weight(self, array: np.ndarray) -> Value:
+        """An array of the graph."""
+        value = self._value(str(array.dtype))
+        self.weights.append(numpy_helper.from_array(np.ascontiguousarray(array), value.name))
+        return value
 
-    def operand(self, array: np.ndarray) -> Value:
-        """A weight (..., n, m) for `matmul`."""
-        return self.weight(array, [-2])
+    operand = weight  # (..., n, m) for `matmul`
 
     def input(self, name: str, shape: Sequence[int | str], dtype: str) -> Value:
         self.inputs.append(helper.make_tensor_value_info(name, TYPES[dtype], shape))

@@ -1,6 +1,5 @@
 """The operators of exported networks, for Paddle Inference. onnx_graph.py has the same ones for ONNX."""
 
-import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from elmo_core.machine.runtime import paddle
-from export.compression import compressed
 
 Array = Any  # a graph's array, with + - * / < >=; numbers in these become constants of its type
 functional, static, array = paddle.nn.functional, paddle.static, paddle.tensor.array
 
 
 @contextmanager
-def paddle_graph(path: Path, precision: str) -> Iterator["PaddleGraph"]:
+def paddle_graph(path: Path) -> Iterator["PaddleGraph"]:
     """A graph to fill. At the end of the block it is written to PATH.pdiparams and PATH.json (.pdmodel before Paddle 3)."""
     paddle.enable_static()
     try:
@@ -28,7 +26,7 @@ def paddle_graph(path: Path, precision: str) -> Iterator["PaddleGraph"]:
             static.scope_guard(static.Scope()),
         ):
             warnings.filterwarnings("ignore", message=".*force_cpu.*")  # from Paddle 2's own loops
-            graph = PaddleGraph(precision)
+            graph = PaddleGraph()
             yield graph
             executor = static.Executor(paddle.CPUPlace())
             static.save_inference_model(str(path), graph.inputs, graph.outputs, executor, program=program)
@@ -51,8 +49,8 @@ class PaddleGraph:
     product = staticmethod(paddle.matmul)  # of two arrays (n, ., k) and (n, k, .)
     windows = staticmethod(functional.conv1d)  # x (N, D, C), filters (F, D, width) -> (N, F, C - width + 1)
 
-    def __init__(self, precision: str):
-        self.inputs, self.outputs, self.precision = [], [], precision
+    def __init__(self):
+        self.inputs, self.outputs = [], []
 
     def input(self, name: str, shape: Sequence[int | str], dtype: str) -> Array:
         self.inputs.append(static.data(name, [-1 if isinstance(n, str) else n for n in shape], dtype))
@@ -61,16 +59,8 @@ class PaddleGraph:
     def output(self, name: str, x: Array, shape: Sequence[int | str]) -> None:
         self.outputs.append(x)
 
-    def weight(self, array: np.ndarray, shared: Sequence[int] | None = None) -> Array:
-        """An array of the graph. shared: see `compressed`."""
-        numbers, *factors = compressed(array, self.precision, shared)
-        if numbers.dtype == np.int8:  # Paddle 2.6 does not cast it
-            expanded = paddle.cast(self._parameter(numbers.view(np.uint8) ^ 128), "float32") - 128.0
-            return math.prod(map(self._parameter, factors), start=expanded)
-        weight = self._parameter(numbers)
-        return weight if self.precision == "float32" else paddle.cast(weight, str(array.dtype))
-
-    def _parameter(self, array: np.ndarray) -> Array:
+    def weight(self, array: np.ndarray) -> Array:
+        """An array of the graph."""
         zero = paddle.nn.initializer.Constant(0)
         weight = static.create_parameter(list(array.shape), str(array.dtype), default_initializer=zero)
         static.global_scope().var(weight.name).get_tensor().set(np.ascontiguousarray(array), paddle.CPUPlace())
@@ -78,7 +68,7 @@ class PaddleGraph:
 
     def operand(self, array: np.ndarray) -> Array:
         """A weight (..., n, m) for `matmul`: transposed, because MKL is then up to 2.4 times faster with few rows."""
-        return self.weight(array.swapaxes(-1, -2), [-1])
+        return self.weight(array.swapaxes(-1, -2))
 
     def matmul(self, x: Array, operand: Array) -> Array:
         return paddle.matmul(x, operand, transpose_y=True)

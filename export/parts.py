@@ -15,7 +15,7 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.network.char_cnn import CharCNN
 from elmo_tasks.classification import heads
 from elmo_tasks.tagging.crf import LinearChainCRF
-from export.inputs import Rows
+from export.inputs import Sentences
 from export.paddle_graph import Array, PaddleGraph
 
 nn = paddle.nn
@@ -65,14 +65,14 @@ def windows(ops: PaddleGraph, x: Array, layer: nn.Linear, width: int) -> Array:
     return ops.windows(x, ops.weight(weight.reshape(width, -1, weight.shape[1]).transpose(2, 1, 0)))
 
 
-def recurrent(batch: Rows, x: Array, layers: nn.GRU | nn.LSTM) -> Array:
+def recurrent(batch: Sentences, x: Array, layers: nn.GRU | nn.LSTM) -> Array:
     """Bidirectional layers over x (B, T, .). (B, T, 2H)"""
     for layer in range(layers.num_layers):
         x = _recurrent_layer(batch, x, layers, layer)
     return x
 
 
-def _recurrent_layer(batch: Rows, x: Array, layers: nn.GRU | nn.LSTM, layer: int) -> Array:
+def _recurrent_layer(batch: Sentences, x: Array, layers: nn.GRU | nn.LSTM, layer: int) -> Array:
     ops, hidden = batch.ops, layers.hidden_size
     names = [f"{name}_l{layer}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
     weights = [np.stack([getattr(layers, f"{name}{side}").numpy() for side in ("", "_reverse")]) for name in names]
@@ -102,7 +102,7 @@ def _recurrent_layer(batch: Rows, x: Array, layers: nn.GRU | nn.LSTM, layer: int
     return batch.align_outputs(run(ops, lstm if is_lstm else gru, states, products, indices), hidden)
 
 
-def input_products(batch: Rows, x: Array, weight: np.ndarray, rows: Array) -> tuple[Array, Array]:
+def input_products(batch: Sentences, x: Array, weight: np.ndarray, rows: Array) -> tuple[Array, Array]:
     """Products (., width) of x (n, P) with both directions' weights (D, P + 1, width), and the indices (D, T, B) of those
     for the given rows (D, T, B) of x. The last row of the weights is the bias: adding it would take as long as the product.
     """
@@ -121,7 +121,7 @@ def run(ops: PaddleGraph, step: Callable, states: Sequence[Array], products: Arr
     return ops.scan(lambda index, *before: step(ops.lookup(products, index), *before), states, indices)[0]
 
 
-def text_vectors(batch: Rows, x: Array, head: nn.Layer) -> Array:
+def text_vectors(batch: Sentences, x: Array, head: nn.Layer) -> Array:
     """The vector that a classifier's head computes from x (B, T, .), zero at padding; zeros without tokens. (B, H)"""
     ops, padding = batch.ops, batch.padding_scores(IMPOSSIBLE)
     if isinstance(head, heads.Attention):
@@ -137,7 +137,7 @@ def text_vectors(batch: Rows, x: Array, head: nn.Layer) -> Array:
     return maxima * ops.reshape(has_tokens, [-1, 1])
 
 
-def _text_windows(batch: Rows, x: Array, layer: nn.Linear, width: int) -> Array:
+def _text_windows(batch: Sentences, x: Array, layer: nn.Linear, width: int) -> Array:
     """The rectified layer over the `width` tokens around each of x (B, T, .). (B, T, F)"""
     ops, dim = batch.ops, layer.weight.shape[0] // width
     before, after = (ops.zeros([batch.rows, n, dim], "float32") for n in (width // 2, width - 1 - width // 2))
@@ -146,7 +146,7 @@ def _text_windows(batch: Rows, x: Array, layer: nn.Linear, width: int) -> Array:
     return ops.relu(x + ops.weight(layer.bias.numpy()))
 
 
-def viterbi(batch: Rows, emissions: Array, crf: LinearChainCRF) -> Array:
+def viterbi(batch: Sentences, emissions: Array, crf: LinearChainCRF) -> Array:
     """The best labels (B, T) for emissions (B, T, K). Label K is that before the first token, and of no token."""
     ops, n = batch.ops, len(crf.stop) + 1
     scores = np.concatenate([crf.transitions.numpy(), crf.start.numpy()[None]]) + crf.penalty.numpy()

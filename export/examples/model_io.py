@@ -36,7 +36,8 @@ def main(load: Callable[[], Run], predict: Callable) -> None:
     lines = (line.rstrip("\r\n") for line in sys.stdin)
     try:
         while batch := list(islice(lines, LINES_PER_BATCH)):
-            answers = iter(predict(run, [line for line in batch if line.strip()], lang))
+            texts = [line for line in batch if line.strip()]
+            answers = iter(predict(run, texts, lang) if texts else [])
             for line in batch:
                 values, text = next(answers) if line.strip() else ({}, "")  # a blank line stays blank
                 print(json.dumps(values, ensure_ascii=False) if values and args.json else text)
@@ -51,37 +52,32 @@ def tokeniser(lang: str) -> Tokeniser:
     return Tokeniser(lang, SEGMENT)
 
 
-def arrays(sentences: list[list[str]], **columns: list[list]) -> dict[str, np.ndarray]:
+def arrays(sentences: list[list[str]]) -> dict[str, np.ndarray]:
     """The inputs of sentences by name: int64, padded to the longest sentence.
 
-    columns: for taggers that read them, `features` of the tokens, or `positions` of characters in words, from 1.
     A tagger of jieba's words also gets these words and the index of each token's.
     """
     inputs = {"lengths": np.array([len(sentence) for sentence in sentences], np.int64)}
+    rows = {"B": sentences}
     if SETTINGS.get("words") == "jieba":  # those of characters
-        words, columns["word_index"] = SEGMENT.words_of(sentences)
-        inputs["word_lengths"] = np.array([len(sentence) for sentence in words], np.int64)
-        longest = inputs["word_lengths"].max(initial=0)
-        columns["word_index"] = [index + b * longest for b, index in enumerate(columns["word_index"])]
+        rows["W"], word_index = SEGMENT.words_of(sentences)
+        inputs["word_lengths"] = np.array([len(words) for words in rows["W"]], np.int64)
     for name, spec in MODEL["inputs"].items():
-        if spec["shape"][0] != "B":
-            continue
         of_words = spec["shape"][1] == "W"
-        lengths = inputs["word_lengths" if of_words else "lengths"]
-        sizes = [len(sentences), lengths.max(initial=0), *spec["shape"][2:]]
-        inputs[name] = np.full(sizes, spec["padding"], np.int64)
-        rows = words if of_words else sentences
-        if name in ("features", "positions", "word_index"):
-            rows = columns.get(name) or [[0 if name == "positions" else ""] * n for n in lengths]
-        for array, row in zip(inputs[name], rows, strict=True):
+        longest = max(1, inputs["word_lengths" if of_words else "lengths"].max(initial=0))
+        inputs[name] = np.full([len(sentences), longest, *spec["shape"][2:]], spec["padding"], np.int64)
+        if name == "word_index":
+            n_words = max(1, inputs["word_lengths"].max(initial=0))
+            for b, index in enumerate(word_index):
+                inputs[name][b, : len(index)] = index + b * n_words
+            continue
+        for array, row in zip(inputs[name], rows["W" if of_words else "B"], strict=True):
             for k, token in enumerate(row):
-                if len(sizes) == 3:
+                if spec["shape"][2:]:
                     ids = characters(token, spec)
                     array[k, : len(ids)] = ids
-                elif name == "word_index":
-                    array[k] = token
                 else:
-                    array[k] = min(token, spec["max_value"]) if name == "positions" else word(token, spec)
+                    array[k] = word(token, spec)
     return inputs
 
 

@@ -3,8 +3,6 @@
 python run_paddle.py < lines.txt          see README.md
 """
 
-import ctypes
-import platform
 import sys
 import warnings
 
@@ -15,11 +13,6 @@ import paddle
 from model_io import HERE, Run, main
 from paddle import inference
 from predict import predict
-
-if platform.libc_ver()[0] == "glibc":  # keep freed memory for the next batch, which saves a third of the time
-    mallopt = ctypes.CDLL(None).mallopt
-    mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-    mallopt(-4, 0)  # M_MMAP_MAX
 
 
 def load(threads: int = 1) -> Run:

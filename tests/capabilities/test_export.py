@@ -22,20 +22,14 @@ import convert
 import export_model
 import run_finetune
 import run_tag
-from elmo import ELMoEmbedder, load_bilm
+from elmo import ELMoEmbedder
 from elmo_core.messages import UserError
 from elmo_core.text.segmenter import Segmenter
-from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.heads import HEADS
 from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.pretrained import PretrainedBiLM
-from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch
-from elmo_tasks.reading.network import MASKED_LOGIT, ReaderSettings
-from elmo_tasks.reading.reader import Reader
-from elmo_tasks.reading.text import Text, windows
-from elmo_tasks.tagging.columns import Token
 from elmo_tasks.tagging.data import Labels
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.tagger import Tagger
@@ -60,8 +54,8 @@ class Exported:
             sys.path.remove(str(folder))
         self.run = self.program.load()
 
-    def __call__(self, sentences, **columns) -> np.ndarray:
-        return self.run(self.arrays(sentences, **columns))
+    def __call__(self, sentences) -> np.ndarray:
+        return self.run(self.arrays(sentences))
 
     def answers(self, lines: list[str]) -> list[dict]:
         return [values for values, _ in self.predict(self.run, lines)]
@@ -140,41 +134,6 @@ def test_layers_and_pools(export, model, runtime, flags, layers, pool):
     assert_close(found, np.stack(expected, axis=axis))
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize(("precision", "part", "tolerance"), [("float16", 0.6, 1e-3), ("int8", 0.4, 0.05)])
-def test_weights_in_fewer_bits_take_less_room(export, tmp_path, runtime, precision, part, tolerance):
-    prefix = tiny.save(tiny.random_bilm(scale=0.7, projection_dim=41, cell_dim=170), tmp_path / "model")
-    found = export(prefix, runtime, f"--precision={precision}")(SENTENCES)
-    (weights,) = [*(tmp_path / "exported").glob("*.onnx"), *(tmp_path / "exported").glob("*.pdiparams")][:1]
-    assert weights.stat().st_size < part * sum(4 * w.size for w in load_bilm(prefix)[0].parameters())
-    for row, vectors in enumerate(ELMoEmbedder(prefix, device="cpu").encode(SENTENCES)):
-        difference = np.abs(found[:, row, : vectors.shape[1]] - vectors).max(initial=0)
-        assert difference <= tolerance * np.abs(vectors).max(initial=0)
-
-
-@pytest.mark.parametrize("runtime", RUNTIMES)
-def test_bad_input_is_zeros_or_an_error(export, model, runtime):
-    exported = export(model, runtime)
-    arrays = exported.arrays(SENTENCES)
-    expected = exported.run(arrays)
-    ids, lengths = arrays["characters"].copy(), arrays["lengths"].copy()
-    ids[0, 1, 3], ids[3, 0, 0], ids[4, 2, 0] = 262, -7, 0  # outside the table
-    lengths[2] += 5  # beyond T
-    found = exported.run({"characters": ids, "lengths": lengths})
-    assert_close(found[:, 2], expected[:, 2])
-    assert not found[:, [0, 1, 3, 4]].any()
-    ids[0, 1, 3] = ids[2, 6, 0] = 2**62
-    ids[0, 6, 3] = -(2**62)  # padding
-    lengths[:] = 3, -2, 9, 0, 0
-    assert not exported.run({"characters": ids, "lengths": lengths}).any()
-    for rows, steps in ((0, 0), (3, 0), (0, 4)):
-        empty = {"characters": np.zeros((rows, steps, 50), np.int64), "lengths": np.full(rows, steps)}
-        assert exported.run(empty).shape == (3, rows, steps, 14)
-    for wrong in ({"characters": ids[..., :49]}, {"lengths": lengths[:2]}, {"characters": ids.astype(np.float32)}):
-        with pytest.raises(Exception, match=r"\d"):
-            exported.run({**arrays, **wrong})
-
-
 def test_the_numbers_of_characters_are_the_references(export, model):
     arrays = export(model, "run_paddle").arrays(SENTENCES)
     for row, sentence in zip(arrays["characters"], SENTENCES, strict=True):
@@ -191,7 +150,7 @@ def random_tagger(folder: Path, **settings) -> Tagger:
     words = Vocabulary([*SPECIAL_TOKENS, "the", "river", "bank", "很"])
     labels = Labels(["B-x", "I-x", "E-x", "S-x", "O"])
     settings = {"scheme": "bioes", "hidden_dim": 5, "word_dim": 4, "n_layers": 2, "layers": "mix", **settings}
-    pretrained, vectors, features = None, None, settings.pop("features", ())
+    pretrained, vectors = None, None
     user_dict = settings.pop("user_dict", None)
     if settings["scheme"] == "lac":
         labels = Labels(["n", "n-B", "n-I", "v", "v-B", "v-I", "O"])
@@ -209,7 +168,6 @@ def random_tagger(folder: Path, **settings) -> Tagger:
         pretrained=pretrained,
         pieces=pieces,
         vectors=vectors,
-        features=features,
         user_dict=user_dict,
     )
     random_weights(tagger.network, "elmo.bilm")
@@ -231,7 +189,7 @@ def random_weights(layer, but: str = "nothing") -> None:
     "settings",
     [
         {},
-        {"elmo": False, "vectors": True, "word_vectors_trainable": True, "n_layers": 1},
+        {"elmo": False, "vectors": True, "n_layers": 1},
         {"cell": "lstm", "char_cnn": True, "elmo_at": "input,output", "layers": "mix:0,2"},
         {"elmo_at": "input,output", "layers": "concat"},
         {"bilm": {"input": "word"}, "elmo_at": "output", "layers": "top", "vectors": True, "char_cnn": True},
@@ -248,8 +206,7 @@ def test_a_tagger_gives_the_same_labels(export, tmp_path, runtime, settings):
     assert found.shape == (8, 12) and len({k for row in expected for k in row}) > 1
     for row, sentence, labels in zip(found, sentences, expected, strict=True):
         assert row.tolist() == labels + [-1] * (12 - len(sentence))
-        assert exported([sentence]).tolist() == [labels]
-    assert exported([]).shape == (0, 0) and exported([[]]).shape == (1, 0)
+        assert exported([sentence]).tolist() == [labels or [-1]]
 
 
 def test_labels_are_right_with_onednn_for_batches_of_any_shape(export, tmp_path):
@@ -267,18 +224,6 @@ def test_labels_are_right_with_onednn_for_batches_of_any_shape(export, tmp_path)
         assert [row[: len(labels)].tolist() for row, labels in zip(found, expected, strict=True)] == expected
 
 
-def test_characters_with_positions_and_features(export, tmp_path):
-    tagger = random_tagger(tmp_path, elmo=False, segmentation="feature", features=["N", "V x"])
-    tokens = [Token("很"), Token("x"), Token("the"), Token("river"), Token("很")]
-    features = ["V x", "N", "?", "N", ""]
-    positions = [0, 1, 0, 7, 0]
-    for token, feature, position in zip(tokens, features, positions, strict=True):
-        token.feature, token.position_in_word = feature, position
-    exported = export(tmp_path / "tagger", "run_paddle")
-    found = exported([tokens], features=[features], positions=[[position + 1 for position in positions]])
-    assert [[tagger.labels[k] for k in row] for row in found] == tagger.predict([tokens])
-
-
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("settings", [{}, {"bilm": {"input": "word"}, "elmo_at": "input,output", "vectors": True}])
 def test_a_tagger_of_jiebas_words(export, tmp_path, runtime, settings):
@@ -287,11 +232,7 @@ def test_a_tagger_of_jiebas_words(export, tmp_path, runtime, settings):
     exported = export(tmp_path / "tagger", runtime)
     expected = [[tagger.labels.ids[label] for label in labels] for labels in tagger.predict(sentences)]
     assert [row.tolist() for row in exported(sentences)] == [labels + [-1] * (8 - len(labels)) for labels in expected]
-    assert [exported([sentence]).tolist() for sentence in sentences] == [[labels] for labels in expected]
-    inputs = exported.arrays(sentences)
-    inputs["elmo_words" if settings else "elmo_characters"][1, 0] = -5  # not an id
-    assert exported.run(inputs)[1].tolist() == [-1] * 8 and exported.run(inputs)[0].tolist() == expected[0]
-    assert exported([]).shape == (0, 0) and exported([[]]).shape == (1, 0)
+    assert [exported([sentence]).tolist() for sentence in sentences] == [[labels or [-1]] for labels in expected]
 
 
 # Classifiers
@@ -352,16 +293,6 @@ def test_a_classifier_gives_the_same_probabilities(export, tmp_path, runtime, se
     np.testing.assert_allclose(exported(sentences), found, atol=1e-5)
     for row, probabilities in zip(rows, found, strict=True):  # without the others' padding
         np.testing.assert_allclose(exported([sentences[k] for k in row]), [probabilities], atol=1e-5)
-    assert exported([]).shape == (0, 3)
-
-
-@pytest.mark.parametrize("head", HEADS)
-def test_a_text_with_a_bad_id_is_empty_to_its_classifier(export, tmp_path, head):
-    random_classifier(tmp_path, head=head)
-    exported = export(tmp_path / "classifier", "run_paddle")
-    arrays, empty = exported.arrays(SENTENCES), exported([[]])
-    arrays["characters"][2, 1, 3] = 262
-    np.testing.assert_allclose(exported.run(arrays)[1:3], np.repeat(empty, 2, axis=0), atol=1e-6)
 
 
 def test_a_classifier_of_words_is_not_exported(tmp_path):
@@ -369,45 +300,6 @@ def test_a_classifier_of_words_is_not_exported(tmp_path):
     with pytest.raises(UserError, match="random"):
         export_model.main([str(tmp_path / "classifier"), f"--output={tmp_path / 'exported'}"])
     assert not (tmp_path / "exported").exists()
-
-
-# Readers
-
-
-def random_reader(folder: Path, **settings) -> Reader:
-    """A reader with random weights, and windows shorter than most passages."""
-    (folder / "vectors.txt").write_text("3 2\nthe 1 2\nbank 3 -1\nBank -2 2\n", encoding="utf-8")
-    settings = {"word_dim": 4, "hidden_dim": 3, "max_seq_len": 7, "doc_stride": 3, "max_answer_length": 4} | settings
-    pretrained, vectors = None, WordVectors(folder / "vectors.txt")
-    if settings.pop("elmo", True):
-        pretrained = PretrainedBiLM.from_path(tiny.save(tiny.random_bilm(), folder / "elmo"))
-    words = Vocabulary([*SPECIAL_TOKENS, "the", "river", "bank", "很"])
-    reader = Reader.create(settings=ReaderSettings(**settings), words=words, pretrained=pretrained, vectors=vectors)
-    random_weights(reader.network, "elmo.bilm")
-    reader.save(folder / "reader")
-    return reader
-
-
-@pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize("settings", [{}, {"layers": "mix"}, {"elmo": False}])
-def test_a_reader_gives_the_same_logits(export, tmp_path, runtime, settings):
-    reader = random_reader(tmp_path, **settings)
-    exported, text = (
-        export(tmp_path / "reader", runtime),
-        Text.from_string(raw_lines(1, tiny.WORDS[3:])[0], Tokeniser("en")),
-    )
-    question, program = Text.from_question("Is the bank of Bank?", Tokeniser("en")), sys.modules["predict"]
-    cover = windows(text, 7, 3)
-    with reader.inference():
-        groups = [QuestionGroup(window, [WindowQuestion("a", question)]) for window in cover]
-        expected = reader.network(make_batch(groups, reader.words)).numpy()
-    inputs = program.inputs(cover, question)
-    output, is_token = exported.run(inputs), expected > MASKED_LOGIT / 2
-    assert len(cover) > 3 and (output[~is_token] < MASKED_LOGIT / 2).all()
-    assert_close(output[is_token], expected[is_token], 1e-5)
-    for name, sizes in (("passage", (0, 3)), ("question", (0, 3)), ("features", (0, 3, 2))):
-        inputs[name] = np.zeros(sizes, np.int64)
-    assert exported.run(inputs).shape == (0, 2, 3)
 
 
 # Raw text
@@ -430,10 +322,6 @@ LAC = {"scheme": "lac", "lang": "zh", "elmo": False, "pieces": ["银行", "河",
 
 def predicted(kind: str, lines: list[str], tmp_path: Path, heads: Path) -> tuple[Path, list[dict]]:
     """The folder of a trained model, and what it predicts for the lines."""
-    if kind == "reader":
-        reader = random_reader(tmp_path, layers="mix", no_answer=True)
-        answers = reader.answers([tuple(line.split("\t")) for line in lines])
-        return tmp_path / "reader", [answer.to_dict() for (answer,) in answers]
     file, output, model = tmp_path / "lines", tmp_path / "output", heads / f"head of {kind}"
     file.write_text("\n".join([*lines, ""]), encoding="utf-8")
     script, flags = run_finetune, [f"--input={file}", f"--output={output}", "--output_format=json"]
@@ -445,12 +333,12 @@ def predicted(kind: str, lines: list[str], tmp_path: Path, heads: Path) -> tuple
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize("kind", ["tagger", "lac", "jieba", "raw texts", "raw pairs", "reader"])
+@pytest.mark.parametrize("kind", ["tagger", "lac", "jieba", "raw texts", "raw pairs"])
 def test_the_programs_answer_raw_lines_without_this_project(tmp_path, heads, runtime, kind):
     lines, folder = raw_lines(70, tiny.WORDS[3:]), tmp_path / "exported"
     if kind in ("lac", "jieba"):
         lines = raw_lines(70, ["银行", "河流", "苹果", "很", "的", "Ａ１"], "")
-    elif kind in ("raw pairs", "reader"):
+    elif kind == "raw pairs":
         lines = [f"{a}\t{b}" for a, b in zip(raw_lines(90, ["the", "river"])[20:], lines, strict=True)]
     model, expected = predicted(kind, lines, tmp_path, heads)
     export_model.main([str(model), f"--output={folder}", *["--onnx"] * (runtime == "run_onnx")])
@@ -540,19 +428,9 @@ def test_a_classifier_in_c_plus_plus(tmp_path, compiler, classifier):
     check_program([program], classifier, LD_LIBRARY_PATH=str(tmp_path))
 
 
-def test_a_classifier_in_javascript(tmp_path, classifier):
-    if (
-        not shutil.which("node")
-        or subprocess.run(["node", "-e", "require('onnxruntime-node')"], capture_output=True).returncode
-    ):
-        pytest.skip("no onnxruntime-node")
-    (tmp_path / "a.js").write_text(code_blocks("javascript")[0], encoding="utf-8")
-    check_program(["node", tmp_path / "a.js"], classifier)
-
-
 def test_the_configuration_files_of_servers(classifier):
-    """The fields are those of model_config.proto and general_model_config.proto, the values the graph's."""
-    triton, serving = code_blocks("protobuf")
+    """The fields are those of model_config.proto, the values the graph's."""
+    (triton,) = code_blocks("protobuf")
     session = classifier.program.onnxruntime.InferenceSession(Path(classifier.program.__file__).with_name("model.onnx"))
     arrays = [*session.get_inputs(), *session.get_outputs()]
     shapes = {x.name: [n if isinstance(n, int) else -1 for n in x.shape] for x in arrays}
@@ -563,9 +441,3 @@ def test_the_configuration_files_of_servers(classifier):
     entries = re.findall(r'name: "(\w+)" data_type: TYPE_(\w+) dims: \[ (.*?) \]', triton)
     assert {name: json.loads(f"[{dims}]") for name, _, dims in entries} == shapes
     assert {name: {"INT64": "tensor(int64)", "FP32": "tensor(float)"}[kind] for name, kind, _ in entries} == types
-
-    fields = {"name", "alias_name", "is_lod_tensor", "feed_type", "fetch_type", "shape"}
-    assert set(re.findall(r"(\w+):", serving)) == fields
-    entries = re.findall(r'alias_name: "(\w+)".*?type: (\d)((?:\s+shape: -?\d+)+)', serving, re.S)
-    assert {name: [int(n) for n in re.findall(r"-?\d+", dims)] for name, _, dims in entries} == shapes
-    assert {name: {"0": "tensor(int64)", "1": "tensor(float)"}[kind] for name, kind, _ in entries} == types
