@@ -29,20 +29,17 @@ from elmo_core.messages import UserError, format_count, log
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: quota and period in microseconds
-OLD_CPU_QUOTA = [Path(f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us") for name in ("quota", "period")]  # with cgroups v1
 PROCESSOR_LINES = ("vendor_id", "model name", "flags", "Features")  # of /proc/cpuinfo
 _DEVICE_LOCK = threading.RLock()
-CHATTER = ("OMP_NUM_THREADS set to", "PLEASE USE OMP_NUM_THREADS WISELY")
 
 
 def n_cores() -> int:
     """Number of cores this process may use: containers and `taskset` can limit it."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        files = [CPU_QUOTA] if CPU_QUOTA.exists() else OLD_CPU_QUOTA
-        quota, period = " ".join(path.read_text(encoding="ascii") for path in files).split()
-        return cores if quota in ("max", "-1") else max(1, min(cores, round(int(quota) / int(period))))
-    except (OSError, ValueError):  # not limited
+        quota, period = map(int, CPU_QUOTA.read_text(encoding="ascii").split())
+        return max(1, min(cores, round(quota / period)))
+    except (OSError, ValueError):  # not limited: "max"
         return cores
 
 
@@ -95,36 +92,16 @@ def prepare_environment() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Make malloc keep the memory of freed tensors for reuse. The process never shrinks again.
+    """Make malloc keep the memory of freed tensors for reuse; only scripts call this.
 
     By default glibc returns large blocks to the system, which must zero and map every page of the next one: 10 % of a
-    training step. Only scripts call this: a program that imports the library keeps its own settings. Does nothing without
-    glibc, or if the user has set MALLOC_* or GLIBC_TUNABLES.
+    training step.
     """
-    largest, trim_threshold, mmap_max, arena_max = 2**31 - 1, -1, -4, -8
-    chosen = [name for name in os.environ if name.startswith("MALLOC_") or name == "GLIBC_TUNABLES"]
-    if chosen or platform.libc_ver()[0] != "glibc":
-        return
-    mallopt = ctypes.CDLL(None).mallopt
-    mallopt(trim_threshold, largest)
-    mallopt(mmap_max, 0)
-    mallopt(arena_max, 1)
-
-
-@contextlib.contextmanager
-def _same_signal_handlers():
-    """Restore the program's signal handlers after the block, in any thread.
-
-    Paddle installs a C++ handler for SIGTERM, which it reports as a crash, and for true crashes. It keeps only the latter,
-    if nothing else handles them.
-    """
-    get_handler, set_handler = ctypes.pythonapi.PyOS_getsig, ctypes.pythonapi.PyOS_setsig  # handlers in C
-    get_handler.restype, set_handler.argtypes = ctypes.c_void_p, (ctypes.c_int, ctypes.c_void_p)
-    before = {number: get_handler(number) for number in signal.valid_signals()}
-    yield
-    for number, handler in before.items():
-        if get_handler(number) != handler and (handler or number == signal.SIGTERM):
-            set_handler(number, handler)
+    trim_threshold, mmap_max, arena_max = -1, -4, -8
+    with contextlib.suppress(AttributeError, TypeError):  # not glibc; Windows
+        mallopt = ctypes.CDLL(None).mallopt
+        for option, value in ((trim_threshold, 2**31 - 1), (mmap_max, 0), (arena_max, 1)):
+            mallopt(option, value)
 
 
 @functools.cache
@@ -139,29 +116,26 @@ def import_paddle():
                 "Import elmo first, or set OMP_NUM_THREADS before starting Python.",
                 stacklevel=2,
             )
-        if threading.current_thread() is threading.main_thread():
-            for number in signal.valid_signals():
-                handler = signal.getsignal(number)  # in Python, which has not noticed that Paddle's replaced it
-                if handler or number == signal.SIGTERM:
-                    signal.signal(number, handler or signal.SIG_DFL)
+        _keep_sigterm()
         return sys.modules["paddle"]
     prepare_environment()
-    stderr, root = io.StringIO(), (logging.root.handlers[:], logging.root.level)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stderr(stderr), _same_signal_handlers():
-            warnings.filterwarnings("ignore", message=".*ccache.*")
-            import paddle
-    finally:
-        logging.root.handlers[:] = root[0]  # Paddle's would also print other libraries' messages
-        logging.root.setLevel(root[1])
-        loggers = logging.root.manager.loggerDict.values()
-        for handler in (handler for logger in loggers for handler in getattr(logger, "handlers", ())):
-            if getattr(handler, "stream", None) is stderr:  # of Paddle's loggers
+    root = logging.root.handlers[:], logging.root.level
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()) as stderr:
+        warnings.filterwarnings("ignore", message=".*ccache.*")
+        import paddle
+    logging.root.handlers[:], logging.root.level = root  # Paddle's would also print other libraries' messages
+    for logger in logging.root.manager.loggerDict.values():
+        for handler in getattr(logger, "handlers", ()):
+            if getattr(handler, "stream", None) is stderr:
                 handler.setStream(sys.stderr)
-        for line in stderr.getvalue().splitlines():
-            if not any(words in line for words in CHATTER):
-                print(line, file=sys.stderr)
+    _keep_sigterm()
     return paddle
+
+
+def _keep_sigterm() -> None:
+    """Install the program's handler again, which Paddle has replaced by one that reports a crash."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM) or signal.SIG_DFL)
 
 
 def __getattr__(name: str):

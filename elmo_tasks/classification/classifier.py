@@ -134,7 +134,7 @@ class Classifier(TrainedModel):
         of lstm in each direction, and filters of each width of cnn. hidden_dim: size of the last layer, 0: none.
         layers: concat, mix, average, top, a number, or some layers, as in concat:0,1. elmo_trainable: fine-tune the biLM,
         with elmo_lr and with lstm_dropout between its layers. random_weights: ablation: all, or lstm. cache_gb: memory for
-        the layers of a frozen biLM; larger caches go to a file in save_dir.
+        the layers of a frozen biLM; what needs more is computed in each epoch.
         word_vectors: a file in word2vec's or GloVe's format; word_vectors_limit: only its first N. word_vectors_trainable:
         train them, with word_vectors_lr; without a file, words are learnt from random vectors. word_dropout: share of a
         batch's words that are dropped in fine-tuning.

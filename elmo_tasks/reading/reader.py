@@ -110,7 +110,7 @@ class Reader(TrainedModel):
         lang: how text is tokenised: en, zh, characters, any, none, or auto: recognised. user_dict: words for jieba,
         which tokenises zh: a file, or a list of its lines.
         layers: concat, mix, average, top, a number, or some layers, as in concat:0,1. random_weights: ablation: all, or
-        lstm. cache_gb: memory for the layers of the biLM; larger caches go to a file in save_dir.
+        lstm. cache_gb: memory for the layers of the biLM; what needs more is computed in each epoch.
         word_vectors: a file in word2vec's or GloVe's format; word_vectors_limit: only its first N.
         min_count: words that occur less often are unknown.
         max_seq_len: tokens per window; longer passages are read in several windows, whose starts are doc_stride apart.

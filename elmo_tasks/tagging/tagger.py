@@ -154,7 +154,7 @@ class Tagger(TrainedModel):
         data_format, token_column, label_column, label_names, feature_column: of files, see docs/sequence-tagging.md.
         layers: concat, mix, average, top, a number, or some layers, as in concat:0,1. elmo_at: input, output, or both, as
         in input,output. elmo_trainable, elmo_lr: fine-tune the biLM, and its learning rate. random_weights: ablation: all,
-        or lstm. cache_gb: memory for the layers of a frozen biLM; larger caches go to a file in save_dir.
+        or lstm. cache_gb: memory for the layers of a frozen biLM; what needs more is computed in each epoch.
         word_vectors: a file in word2vec's or GloVe's format; word_vectors_limit: only its first N.
         char_cnn: add a character CNN. cell: gru or lstm, with n_layers of size hidden_dim.
         epochs: at most; patience: stop after so many without improvement, 0: never.

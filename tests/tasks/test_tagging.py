@@ -640,4 +640,4 @@ def test_a_search_runs_elmo_once_and_keeps_nothing_of_it(checkpoints, messages):
     settings = {"lr": [0.01, 0.02], "epochs": 1, "hidden_dim": 3, "n_layers": 1}
     tagger = Tagger.train(*columns, dev=columns, elmo=checkpoints["char"], scheme="lac", **settings)
     assert messages().count("ELMo's layers are computed once") == 1
-    assert not tagger.network.elmo._cached and tagger.predict(columns[0])
+    assert not tagger.network.elmo.cached and tagger.predict(columns[0])
