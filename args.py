@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from elmo_core.config import PRESETS, ELMoConfig
-from elmo_core.messages import UserError, with_commands
+from elmo_core.messages import with_commands
 from elmo_core.settings import PRECISION, PRECISIONS, expected, first_of, setting
 
 MODEL_SIZE = "original"  # default of --model_size
@@ -222,14 +222,3 @@ def _model_fields() -> list[str]:
 def options(function: Callable, args: argparse.Namespace) -> dict:
     """The values of the flags that are parameters of a function."""
     return {name: value for name, value in vars(args).items() if name in inspect.signature(function).parameters}
-
-
-def _report(kind: type[BaseException], error: BaseException, trace) -> None:
-    """Print a UserError raised during the imports as one message, for example an unsupported version of Paddle."""
-    if issubclass(kind, UserError):
-        print(f"error: {error}", file=sys.stderr)
-    else:
-        sys.__excepthook__(kind, error, trace)
-
-
-sys.excepthook = _report  # set here, since scripts import this module first
