@@ -1,5 +1,6 @@
 """The cost of a training step, measured on this machine's GPUs.
 
+    python benchmarks/gpu.py --check                     # does everything work, and how fast? Three minutes
     python benchmarks/gpu.py                             # all measurements; on a CPU with small sizes, in seconds
     python -m paddle.distributed.launch --gpus '0,1,2,3,4,5,6,7' benchmarks/gpu.py
 
@@ -8,9 +9,11 @@ docs/scale.md explains the columns.
 
 import argparse
 import itertools
+import sys
 import time
 from collections.abc import Sequence
 
+import gpu_check
 import numpy as np
 from bench import STEPS, Clock, TrainingStep, count_operators, lstm_flop, training_text
 
@@ -24,7 +27,7 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.network import matmul, softmax
 from pretraining.meter import memory_in_use
 
-PRODUCTS = "float32", "tf32", "bfloat16"  # of run_pretrain.py, by default, with --tf32, with --precision=bfloat16
+PRODUCTS = "float32", "tf32", "bfloat16"  # of run_pretrain.py: with --tf32=off, by default, with --precision=bfloat16
 SIZES = {  # of what is measured on a GPU, and on a CPU
     "model_size": (["small", "original"], ["tiny"], "presets"),
     "rows": ([128, 512, 2048], [4, 8], "batch sizes per GPU"),
@@ -32,6 +35,9 @@ SIZES = {  # of what is measured on a GPU, and on a CPU
     "candidates": (8192, 64, "sampled-softmax candidates"),
     "steps": (20, 2, "steps per measurement"),
 }
+CHECK = {"rows": [128], "vocab_size": 50_000, "steps": 5}  # of --check, on a GPU
+LARGE_CARD = 48 * 2**30  # bytes that 2,048 rows of `original` need
+PARTS = "forward", "backward", "exchange", "update"
 WINDOWS = 13.3  # filter windows per token, with tokens of similar lengths encoded together
 
 
@@ -54,28 +60,32 @@ def measure(args: argparse.Namespace, ranks: Ranks) -> None:
 
     if ranks.is_main:
         print(f"{device} ({name}), {ranks.size} processes, Paddle {paddle.__version__}")
-    parts = ["forward", "backward", "exchange", "update"]
-    columns = ["tokens/s", "ms", "host ms", "launches", "TFLOP/s", *(f"{part} ms" for part in parts), "MB", "distinct"]
+    columns = ["tokens/s", "ms", "host ms", "launches", "TFLOP/s", *(f"{part} ms" for part in PARTS), "MB", "distinct"]
     header = ["model", "rows", "products", *columns]
     show(header)
     show(["---"] * len(header))
     corpus, vocabulary = training_text(args.vocab_size)
     possible = PRODUCTS[:2] if matmul.bfloat16_problem(device) else PRODUCTS
     for size, rows, precision in itertools.product(args.model_size, args.rows, possible):
-        versions.allow_tf32(paddle, precision == "tf32")
-        products.use("bfloat16" if precision == "bfloat16" else "float32")
-        config = ELMoConfig.preset(size, vocab_size=len(vocabulary))
+        config, name = ELMoConfig.preset(size, vocab_size=len(vocabulary)), "bfloat16" * (precision == "bfloat16")
         try:
-            measured = training(args, ranks, config, corpus, vocabulary, rows)
-        except (MemoryError, OSError) as error:  # OSError: out of memory in a backward pass
-            measured = ["out of memory?", " ".join(str(error).split())[-200:]]
+            with products.only(name or "float32", precision != "float32" and versions.has_tf32(paddle, device)):
+                row = training(args, ranks, config, corpus, vocabulary, rows)
+            measured = [f"{value:,.3g}" if value < 100 else f"{value:,.0f}" for value in row.values()]
+        except (MemoryError, OSError, SystemError) as error:  # Paddle's, in the forward and in the backward pass
+            if "out of memory" not in str(error).lower():
+                raise
+            measured = ["out of memory"]
         show([size, rows, precision, *measured])
+        if device.startswith("gpu"):
+            paddle.device.cuda.empty_cache()
 
 
-def training(args, ranks: Ranks, config: ELMoConfig, corpus, vocabulary, rows: int) -> list[str]:
+def training(args, ranks: Ranks, config: ELMoConfig, corpus, vocabulary, rows: int) -> dict[str, float]:
     """Measure one configuration: columns of the table that `measure` prints."""
-    if paddle.get_device().startswith("gpu"):
-        paddle.device.cuda.reset_max_memory_allocated()
+    reset = getattr(paddle.device.cuda, "reset_max_memory_allocated", None)  # Paddle 2 lacks it: the most so far
+    if reset and paddle.get_device() != "cpu":
+        reset()
     training_step = TrainingStep(config, rows, ranks=ranks)
     stream = dataset.TrainStream(corpus, vocabulary, rows, STEPS, config.input, 0, ranks.rank, ranks.size)
     random, batches = np.random.default_rng(0), [next(stream) for _ in range(args.steps)]
@@ -99,16 +109,10 @@ def training(args, ranks: Ranks, config: ELMoConfig, corpus, vocabulary, rows: i
         training_step(batch, candidates, on_phase)
     distinct = float(np.mean([len(batch.tokens.lengths) for batch in batches]))
     flop = products_flop(config, rows, len(inputs[0][1].ids), distinct)
-    return [
-        f"{ranks.size * rows * STEPS / seconds:,.0f}",
-        f"{1e3 * seconds:.1f}",
-        f"{1e3 * host / args.steps:.1f}",
-        f"{launches:,}",
-        f"{flop / seconds / 1e12:.3g}",
-        *(f"{1e3 * part / args.steps:.1f}" for part in clock.seconds.values()),
-        f"{memory_in_use() / 2**20:,.0f}",
-        f"{distinct:,.0f}",
-    ]
+    parts = {f"{part} ms": 1e3 * clock.seconds[part] / args.steps for part in PARTS}
+    row = {"tokens/s": ranks.size * rows * STEPS / seconds, "ms": 1e3 * seconds, "host ms": 1e3 * host / args.steps}
+    row |= {"launches": launches, "TFLOP/s": flop / seconds / 1e12, **parts}
+    return {**row, "MB": memory_in_use() / 2**20, "distinct": distinct}
 
 
 def synchronise() -> None:
@@ -123,10 +127,17 @@ def main() -> None:
         kind = {"choices": tuple(PRESETS)} if name == "model_size" else arguments.COUNT
         several = {"nargs": "+"} if isinstance(on_gpu, list) else {}
         parser.add_argument(f"--{name}", **kind, **several, help=f"{text} (default: {on_gpu}; on a CPU {on_cpu})")
+    parser.add_argument("--check", action="store_true", help="check everything, in three minutes and 4 GB")
     args = parser.parse_args()
     is_gpu = runtime.set_device(args.device).startswith("gpu")
-    parser.set_defaults(**{name: on_gpu if is_gpu else on_cpu for name, (on_gpu, on_cpu, _) in SIZES.items()})
-    measure(parser.parse_args(), Ranks())
+    defaults = {name: on_gpu if is_gpu else on_cpu for name, (on_gpu, on_cpu, _) in SIZES.items()}
+    if is_gpu and paddle.device.cuda.get_device_properties().total_memory < LARGE_CARD:
+        defaults["rows"] = [128, 512]
+    parser.set_defaults(**{**defaults, **(CHECK if args.check and is_gpu else {})})
+    args = parser.parse_args()
+    if args.check:
+        sys.exit(gpu_check.run(args, training))
+    measure(args, Ranks())
 
 
 if __name__ == "__main__":

@@ -77,7 +77,8 @@ class CharCNN(nn.Layer):
         """The ids in all windows (starts, n, W) of each run of tokens with similar lengths. Each id is sent only once."""
         widths = [width for width, _ in self.config.filters]
         widest, last = max(widths), tokens.characters.shape[1] - min(widths)
-        ids = np.pad(tokens.characters, [(0, 0), (0, widest)], mode="edge")
+        dtype = np.int16 if self.config.n_characters < 2**15 else np.int32
+        ids = np.pad(tokens.characters.astype(dtype), [(0, 0), (0, widest)], mode="edge")
         runs = [(a, b, min(int(tokens.lengths[b - 1]), last) + 1) for a, b in _length_runs(tokens.lengths)]
         parts = [ids[a:b, : starts + widest - 1].T.ravel() for a, b, starts in runs]
         sent, offsets = to_tensor(np.concatenate(parts)), np.cumsum([0, *(part.nbytes for part in parts)]).tolist()
@@ -87,7 +88,8 @@ class CharCNN(nn.Layer):
     def _max_pooled(self, windows: paddle.Tensor, columns: int, weight: paddle.Tensor) -> paddle.Tensor:
         """Max-pooled filter responses (n, F) of the windows (starts, n, W) of tokens with so many columns of ids."""
         starts, n, _ = windows.shape
-        sums = amp_matmul(self.embedding(windows).reshape([starts, n, -1]), weight)  # (starts, n, F)
+        vectors = self.embedding(windows.astype("int32")).reshape([starts, n, -1])
+        sums = amp_matmul(vectors, weight)  # (starts, n, F)
         last = np.repeat(*np.transpose([(columns - width, number) for width, number in self.config.filters]))
         if starts > last.min() + 1:  # no window may reach beyond the last column
             beyond = np.arange(starts)[:, None, None] > last
