@@ -38,7 +38,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     arguments.add(parser, "init_from_ckpt", required=True)
     parser.add_argument("--corpus", required=True, metavar="PATH", help="text: a file, a folder, or a glob in quotes")
-    repeatable = {"type": _text, "action": "append"}
+    repeatable = {"action": "append"}
     parser.add_argument("--word", **repeatable, metavar="WORD[,...]", help="word to show; repeatable")
     parser.add_argument("--senses", **arguments.FILE, help="TSV of gold senses; without --word, print only their table")
     parser.add_argument("--max_occurrences", **arguments.COUNT, default=1000, help="size of a word's random sample")
@@ -58,12 +58,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     group.add_argument("--page", type=Path, metavar="FILE.html", help=page)
     group.add_argument("--projection", choices=("pca", "tsne"), default="pca", help="projection to two dimensions")
     return parser.parse_args(argv)
-
-
-def _text(text: str) -> str:
-    if re.search("[\ud800-\udfff]", text):  # bytes that are not in the locale's encoding
-        raise argparse.ArgumentTypeError(f"{text!a:.60} is not UTF-8. Set the terminal's encoding to UTF-8")
-    return text
 
 
 def _layers(text: str) -> list[int]:

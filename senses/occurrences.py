@@ -1,9 +1,8 @@
 """A word's occurrences in a corpus, with senses from a file."""
 
 import random
-import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,15 +109,12 @@ def find_words(
 
     path: of the file of the senses. max_occurrences: of a word with more, a random sample of this size is used.
     """
-    names = Counter(file.name for file in corpus.paths)
-    for name, *_ in senses:
-        if names[name] > 1:
-            raise UserError(f"{path}: {names[name]} files of the corpus are called {name}. Expected one.")
-    labels = dict(senses)  # not found yet
+    labels = _labels_in(corpus, path, senses)  # not found yet
     texts = dict.fromkeys([*query_words, *sorted({word for *_, word in senses})])
     samples = {text: ReservoirSample(max_occurrences, f"{seed} {text}") for text in texts}
     background, counts, n_words = ReservoirSample(BACKGROUND, seed), Counts(), Counter()
-    for file, line, tokens in tqdm(_sentences(corpus), unit=" sentences", unit_scale=True, disable=None, leave=False):
+    lines = ((file, line, tokens) for file in corpus.paths for line, tokens in enumerate(read_sentences(file)))
+    for file, line, tokens in tqdm(lines, unit=" sentences", unit_scale=True, disable=None, leave=False):
         counts.sentences += bool(tokens)
         counts.blank_lines += not tokens
         if tokens:
@@ -133,8 +129,8 @@ def find_words(
                 if sense or not senses:
                     samples[token].add(Occurrence(sentence, position, sense))
     corpus.check("the corpus", counts)
-    if labels:
-        _check_not_found(corpus, path, labels, len(senses))
+    for (name, line, position, word), (_, row) in labels.items():
+        raise UserError(f"{path}:{row}: token {position} of line {line} of {name} is not {word!r}. Another corpus?")
     words = {}
     for text, sample in samples.items():
         occurrences = sample.items()
@@ -145,7 +141,7 @@ def find_words(
         words[text] = Word(text, n_words[text], sample.added, list(distinct.values()), n_duplicates)
     for word in map(words.get, query_words):
         if not word.count:
-            raise UserError(f"{word.text!r} is not in the corpus. {_similar_tokens(corpus, word.text)}")
+            raise UserError(f"{word.text!r} is not in the corpus. Is it a single token there, in the same case?")
         if not word.comparable:
             raise UserError(
                 f"{word.text!r} is not {'with a sense ' if senses else ''}in two different sentences "
@@ -154,40 +150,19 @@ def find_words(
     return words, background.items()
 
 
-def _sentences(corpus: Corpus) -> Iterator[tuple[Path, int, list[str]]]:
-    for path in corpus.paths:
-        for line, tokens in enumerate(read_sentences(path)):
-            yield path, line, tokens
-
-
-def _check_not_found(corpus: Corpus, path: Path, missing: Senses, n_senses: int) -> None:
-    """Raise if senses are at locations that the corpus does not have, or of another corpus. Warn about missing files."""
-    names = [file.name for file in corpus.paths]
-    for (name, line, position, word), (_, row) in missing.items():
-        if name in names:
-            raise UserError(
-                f"{path}:{row}: token {position} of line {line} of {name} is not {word!r} (from 0). Another corpus?"
-            )
-    if len(missing) == n_senses:
-        files = sorted({name for name, *_ in missing})
-        raise UserError(f"{path} is about {join_names(files, 5)}. The corpus has {join_names(names, 5)}.")
-    ignored = f"{format_count(len(missing), 'occurrences')} of {n_senses:,}"
-    log.warning(f"{path}: ignoring {ignored}, in files that are not in the corpus.")
-
-
-def _similar_tokens(corpus: Corpus, word: str) -> str:
-    """A message on tokens of the corpus that contain the word, ignoring case and width."""
-    counts = Counter(token for _, _, tokens in _sentences(corpus) for token in tokens)
-    folded = _folded(word)
-    similar = [token for token in counts if folded in _folded(token)]
-    similar.sort(key=lambda token: (_folded(token) != folded, -counts[token]))
-    if similar:
-        return f"Similar tokens in it: {join_names([f'{token} ({counts[token]:,})' for token in similar[:8]])}."
-    return "No token contains it. Does the tokenisation keep the word as one token?"
-
-
-def _folded(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).casefold()
+def _labels_in(corpus: Corpus, path: Path | None, senses: Senses) -> dict[Location, tuple[str, int]]:
+    """The senses in files of the corpus. Warn about the others; raise if there are only others, or two files of a name."""
+    names = Counter(file.name for file in corpus.paths)
+    labels = {location: sense for location, sense in senses.items() if location[0] in names}
+    for name in {name for name, *_ in labels if names[name] > 1}:
+        raise UserError(f"{path}: {names[name]} files of the corpus are called {name}. Expected one.")
+    if senses and not labels:
+        files = join_names(sorted({name for name, *_ in senses}), 5)
+        raise UserError(f"{path} is about {files}. The corpus has {join_names(list(names), 5)}.")
+    if n := len(senses) - len(labels):
+        ignored = f"{format_count(n, 'occurrences')} of {len(senses):,}"
+        log.warning(f"{path}: ignoring {ignored}, in files that are not in the corpus.")
+    return labels
 
 
 def is_word(token: str) -> bool:
