@@ -83,8 +83,8 @@ class Browser:
         """theme: light or dark."""
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
 
-    def open(self, path: Path, fragment: str = "") -> None:
-        self.call("Page.navigate", url=path.as_uri() + fragment)
+    def open(self, path: Path) -> None:
+        self.call("Page.navigate", url=path.as_uri())
         self.wait("document.readyState === 'complete' && location.protocol === 'file:'")
 
     def run(self, expression: str):
