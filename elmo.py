@@ -427,7 +427,7 @@ class ELMoEmbedder(Encoder):
     dump_token_embeddings write it, and the file of its words. They replace the character CNN; words that are not in the
     file are an error.
     precision: of the operands of large products: float32; bfloat16, faster on processors and GPUs that have it, with vectors
-    that differ in the third digit; or auto, which chooses bfloat16 if a short trial shows that it is faster.
+    that differ in the third digit; or auto: bfloat16 if the processor or GPU has it.
     """
 
     def __init__(

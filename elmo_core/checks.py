@@ -31,7 +31,7 @@ def as_list(value: Any) -> list | tuple | None:
 def check_sentences(sentences: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     """The sentences as a list. Raise a TypeError that shows an example unless these are sequences of tokens."""
     if (items := as_list(sentences)) is None:
-        hint = " For a generator, use the iter_ form of the method." if isinstance(sentences, Iterator) else ""
+        hint = " Make a list of the generator first." if isinstance(sentences, Iterator) else ""
         raise TypeError(f"sentences: found {describe(sentences)}, expected a list of lists of tokens, {EXAMPLE}.{hint}")
     return list(checked(items))
 

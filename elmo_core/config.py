@@ -100,6 +100,8 @@ class ELMoConfig:
             if field.name not in ("filters", "mix"):
                 wanted = expected(field, getattr(self, field.name))
                 require(field.name, not wanted, wanted)
+        known = self.alphabet != "bytes" or self.n_characters >= 262
+        require("n_characters", known or not self.reads_characters, "262 or more, for bytes and markers")
         require("vocab_size", not self.reads_words or self.vocab_size > 0, "the number of words (of a word table)")
         pairs = self.filters if isinstance(self.filters, list | tuple) and len(self.filters) <= 100 else [None]
         valid = all(

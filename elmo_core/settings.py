@@ -11,7 +11,7 @@ from elmo_core.messages import UserError
 Settings = TypeVar("Settings")
 PRECISIONS = "float32", "bfloat16", "auto"
 NEEDS = {"word_vectors_limit": "word_vectors", "overwrite": "save_dir", "resume": "save_dir or results"}  # of arguments
-PRECISION = "of ELMo's products: bfloat16 is faster on recent processors and GPUs; auto: bfloat16 if it is faster here"
+PRECISION = "of ELMo's products: bfloat16 is faster on recent processors and GPUs; auto: bfloat16 if this one has it"
 
 
 def setting(

@@ -6,6 +6,7 @@ A run without the launcher is one rank, at no cost.
 if another rank has died.
 """
 
+import contextvars
 import os
 import socket
 import struct
@@ -79,7 +80,7 @@ class Ranks:
         """
         if self.size == 1:
             return [work()]
-        device, outcome = paddle.get_device(), {}
+        device, outcome, context = paddle.get_device(), {}, contextvars.copy_context()  # such as the precision
 
         def run() -> None:
             try:
@@ -88,7 +89,7 @@ class Ranks:
             except BaseException as error:  # SystemExit, too: a rank without a result has failed
                 outcome["error"] = error
 
-        worker = threading.Thread(target=run, daemon=True)  # daemon: Ctrl-C does not wait for it
+        worker = threading.Thread(target=context.run, args=(run,), daemon=True)  # daemon: Ctrl-C does not wait for it
         worker.start()
         while self.any(worker.is_alive()):
             worker.join(HEARTBEAT_SECONDS)

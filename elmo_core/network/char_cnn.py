@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from elmo_core.config import MAX_CHARS_LIMIT, ELMoConfig
+from elmo_core.config import ELMoConfig
 from elmo_core.machine import products
 from elmo_core.machine.runtime import n_threads, paddle, run_in_parallel, to_tensor
 from elmo_core.network import fused
@@ -125,10 +125,6 @@ class _FusedFeatures(paddle.autograd.PyLayer):
         features = paddle.empty([len(tokens.lengths), sum(numbers)], table.dtype)
         argmax = paddle.empty(features.shape, dtype="uint8") if training else None
         ids, lengths = (np.ascontiguousarray(array, dtype=np.int32) for array in (tokens.characters, tokens.lengths))
-        fits = lengths.shape == ids.shape[:1] and max(widths) <= ids.shape[1] <= MAX_CHARS_LIMIT
-        whole = ids.min(initial=0) >= 0 and ids.max(initial=0) < len(table)
-        if not (fits and whole and lengths.min(initial=0) >= 0 and lengths.max(initial=0) <= ids.shape[1]):
-            raise ValueError(f"character ids {ids.shape} or their lengths are not those of tokens")
         cnn = {"columns": ids.shape[1], "dim": table.shape[1], "ids": ids, "lengths": lengths}
         cnn |= {"n_widths": len(widths), "widths": widths, "filter_counts": numbers}
         cnn |= {"is_tanh": config.activation == "tanh", "features": features, "argmax": argmax}

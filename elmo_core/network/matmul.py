@@ -1,30 +1,23 @@
 """Matrix products in the current precision, and right-hand sides packed for many of them."""
 
-import functools
-import time
 from collections.abc import Sequence
 
 from elmo_core.checks import check_option
 from elmo_core.machine import products, versions
-from elmo_core.machine.runtime import on_device, paddle
+from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
 from elmo_core.network import fused, onednn
 from elmo_core.network.fused import AS_IS, TRANSPOSED
 from elmo_core.settings import PRECISIONS
 
-TRIAL = 64, 512, 4096  # rows, columns and depth of the products that `auto` compares
-
 
 def chosen_precision(name: str, device: str) -> str:
-    """Check the name of a precision, and choose for `auto`. Raises if the device has no bfloat16."""
+    """Check the name of a precision; `auto` is bfloat16 if the device has it. Raises if it is asked for and missing."""
     check_option("precision", name, PRECISIONS)
-    if name == "float32":
-        return name
-    if problem := bfloat16_problem(device):
-        if name == "bfloat16":
-            raise UserError(f"`precision=bfloat16`: {problem}. Choose float32, or auto.")
-        return "float32"
-    return "bfloat16" if name == "bfloat16" or _bfloat16_is_faster(device) else "float32"
+    problem = "" if name == "float32" else bfloat16_problem(device)
+    if problem and name == "bfloat16":
+        raise UserError(f"`precision=bfloat16`: {problem}. Choose float32, or auto.")
+    return "float32" if problem or name == "float32" else "bfloat16"
 
 
 def bfloat16_problem(device: str) -> str:
@@ -35,22 +28,6 @@ def bfloat16_problem(device: str) -> str:
     if problem := onednn.missing():
         return problem
     return "" if fused.kernel() else "the compiled loops are missing, which need a C compiler and Paddle's MKL"
-
-
-@functools.cache
-def _bfloat16_is_faster(device: str) -> bool:
-    rows, columns, depth = TRIAL
-    with on_device(device), paddle.no_grad():
-        x, ones = paddle.ones([rows, depth]), paddle.nn.initializer.Constant(1)
-        weight = paddle.create_parameter([depth, columns], "float32", default_initializer=ones)
-        weight.stop_gradient = True  # packed once
-        seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
-        for name in 8 * list(seconds):
-            with products.only(name, versions.has_tf32(paddle, device)):
-                began = time.perf_counter()
-                amp_matmul(x, weight)[0, 0].item()
-                seconds[name].append(time.perf_counter() - began)
-    return min(seconds["bfloat16"]) < min(seconds["float32"])
 
 
 def amp_operand(x):
