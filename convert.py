@@ -39,7 +39,7 @@ forget bias other than 1 is added to the biases, with rounding).
 
 half rounds a checkpoint's weights to float16, which halves the file. They are loaded as float32.
 
-The checkpoint is DIR/final. DIR must be new or empty; it appears when the checkpoint is complete.
+DIR must be new or empty; it appears when the model is complete.
 """
 
 import argparse
@@ -124,7 +124,7 @@ def show_published(args: argparse.Namespace) -> None:
 
 def get_published(args: argparse.Namespace) -> None:
     if not args.addresses:
-        print(f"{published.install(args.name, args.local_files, args.sha256)}{checkpoint.PARAMS}")
+        print(published.install(args.name, args.local_files, args.sha256))
         return
     model = published.find(args.name)
     rows = {name: getattr(model, name) for name in ("language", "text", "tokens", "size", "licence", "source", "note")}
@@ -162,7 +162,7 @@ def write_half(args: argparse.Namespace) -> None:
     if vocabulary is None:
         config = dataclasses.replace(config, vocab_size=0)
     write_checkpoint(args.output, config, params, vocabulary)
-    log.info(f"size          {(args.output / f'{checkpoint.FINAL}{checkpoint.PARAMS}').stat().st_size:,} bytes")
+    log.info(f"size          {(args.output / checkpoint.WEIGHTS).stat().st_size:,} bytes")
 
 
 def write_checkpoint(
@@ -170,7 +170,7 @@ def write_checkpoint(
 ) -> None:
     describe(config, params)
     checkpoint.save_model(output, config, params, vocabulary)
-    log.info(f"saved         {output / checkpoint.FINAL}{checkpoint.PARAMS}")
+    log.info(f"saved         {output}")
 
 
 def describe(config: ELMoConfig, params: Mapping[str, np.ndarray]) -> None:

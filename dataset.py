@@ -21,7 +21,7 @@ predicted as `<UNK>`. Noise changes what is read, never what is predicted.
 Shapes: B rows, T steps.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -102,10 +102,10 @@ class _RowStreams:
             lengths.append(np.fromiter(map(len, sentences), np.int64, len(sentences)))
         return np.concatenate(ids, axis=1), np.cumsum(np.concatenate(lengths))
 
-    def restore(self, corpus: Corpus, saved: np.ndarray, n_current: int) -> None:
-        """Restore open sentences (n, 4): file, index in it, steps emitted, epoch. The first n_current have a row."""
-        sentences = [_Sentence(NO_IDS, *row) for row in saved.tolist()]
-        self.current[:n_current], self.pending = sentences[:n_current], sentences[n_current:]
+    def restore(self, corpus: Corpus, saved: np.ndarray) -> None:
+        """Restore open sentences (n, 4): file, index in it, steps emitted, epoch. Those without a row are read next."""
+        sentences, n_rows = [_Sentence(NO_IDS, *row) for row in saved.tolist()], len(self.current)
+        self.current[: len(sentences)], self.pending = sentences[:n_rows], sentences[n_rows:]
         for file, epoch in sorted({(s.file, s.epoch) for s in sentences if s.file >= 0}):
             same_text = [s for s in sentences if (s.file, s.epoch) == (file, epoch)]
             indices = np.array([sentence.index for sentence in same_text])
@@ -202,29 +202,6 @@ def _steps_of(part: list[list[str]], lexicon: Lexicon) -> np.ndarray:
     return np.concatenate(steps, axis=1)
 
 
-@dataclass(frozen=True)
-class Partition:
-    """The part of a file that one rank reads: the sentences whose index modulo `stride` is `offset`.
-
-    unread: an earlier run's partitions, each with the number of sentences already read. If given, the part is every
-    stride-th of their unread sentences, from offset on.
-    """
-
-    offset: int = 0
-    stride: int = 1
-    unread: tuple[tuple["Partition", int], ...] = ()
-
-    def indices(self, order: np.ndarray) -> np.ndarray:
-        """The partition's sentence indices, in the file's shuffled order (n,)."""
-        if not self.unread:
-            return order[order % self.stride == self.offset]
-        unread = [partition.indices(order)[n_read:] for partition, n_read in self.unread]
-        return np.concatenate(unread)[self.offset :: self.stride]
-
-
-WHOLE_FILE = Partition()
-
-
 class TrainStream:
     """Endless shuffled batches for one of `world_size` ranks.
 
@@ -234,9 +211,10 @@ class TrainStream:
     batch is full, nothing is dropped. One file is in memory at a time. Noise depends on (seed, epoch, file) only.
 
     `position` (also stored in each batch) consists of plain containers and arrays. A stream that seeks one continues
-    with exactly the batches that would have followed. Given the positions of all ranks, a run with another number of
-    ranks deals out what is left of the epoch in the same way.
+    with exactly the batches that would have followed.
     """
+
+    REORDERING = frozenset(("corpus", "seed", "rank", "world_size"))  # settings on which the order of sentences depends
 
     def __init__(
         self,
@@ -248,17 +226,15 @@ class TrainStream:
         seed: int = 0,
         rank: int = 0,
         world_size: int = 1,
-        shuffle: bool = True,
         noise: float = 0.0,
     ):
-        self._corpus = corpus
-        self._seed, self._rank, self._world_size, self._shuffle = seed, rank, world_size, shuffle
+        self._corpus, self._seed, self._rank, self._world_size = corpus, seed, rank, world_size
         self.tokens_per_step = batch_size * unroll_steps * world_size  # of all ranks
         self._new_rows = partial(_RowStreams, batch_size, unroll_steps, vocabulary, input, noise, seed)
         self._identity = {"corpus": corpus.identity, "vocabulary": vocabulary.identity}
         self._identity |= {"batch_size": batch_size, "unroll_steps": unroll_steps, "input": input}
-        self._identity |= {"seed": seed, "rank": rank, "world_size": world_size, "shuffle": shuffle, "noise": noise}
-        self._reset(0)
+        self._identity |= {"seed": seed, "rank": rank, "world_size": world_size, "noise": noise}
+        self._start(epoch=0)
 
     def __iter__(self) -> "TrainStream":
         return self
@@ -276,115 +252,63 @@ class TrainStream:
         return {
             "epoch": self._epoch,
             "shard": self._shard,  # index in this rank's list of files
-            "file": "" if at_end else str(self._corpus.paths[self._files[self._shard][0]]),
+            "file": "" if at_end else str(self._corpus.paths[self._files[self._shard]]),
             "sentence": self._sentence,
             "rows": np.array(
                 [(s.file, s.index, s.n_done, s.epoch) for s in open_sentences], np.int64
             ),  # (B + pending, 4)
-            "history": self._history,
             "identity": self._identity,
         }
 
-    def seek(self, *positions: dict) -> np.ndarray:
-        """Continue from this rank's position, or from those of all ranks.
-
-        If settings differ, a warning names them. If they change the order of sentences, the epoch restarts; otherwise
-        the stream continues with all that is unread.
-
-        Returns, per row, the row that held its sentence (over all ranks if their number has changed), or -1.
-        """
-        own_position = positions[self._rank if len(positions) == self._world_size else 0]
-        changes = differences(own_position["identity"], self._identity)
-        reordering = {"corpus", "seed", "shuffle"}
-        if len(positions) == own_position["identity"]["world_size"] != self._world_size:  # all ranks of the earlier run
-            changes.pop("rank", None)
-        else:
-            reordering |= {"rank", "world_size"}
-        differing = "; ".join(changes.values())
-        epoch, history = min(position["epoch"] for position in positions), own_position["history"]
-        if reordering & changes.keys():  # in another order, sentences already read cannot be told from the others
-            log.warning(f"The data is read from the beginning of epoch {epoch}: {differing}.")
-            self._reset(epoch)
-            return np.full(len(self._rows.current), -1)
-        if changes:
-            log.warning(f"Reading continues from where it was left, although {differing}.")
-        if "world_size" not in changes:  # each rank continues its own files; only the number of rows may differ
-            self._reset(own_position["epoch"], own_position["shard"], own_position["sentence"], history)
-            return self._restore_rows([own_position], 0, 1)
-        # the ranks share what is left of the earlier ranks' files and rows
-        reached = [[position[name] for name in ("epoch", "shard", "sentence")] for position in positions]
-        self._reset(epoch, history={"ranks": reached, "before": history})
-        return self._restore_rows(positions, self._rank, self._world_size)
-
-    def _reset(self, epoch: int, shard: int = 0, sentence: int = 0, history: dict | None = None) -> None:
-        self._epoch, self._shard, self._sentence, self._history = epoch, shard, sentence, history
-        self._files = self._assign_files(epoch, self._rank, self._world_size, history)
-        self._rows = self._new_rows()
-        self._source = self._sentences()
-
-    def _restore_rows(self, positions: Sequence[dict], rank: int, size: int) -> np.ndarray:
-        """Restore this rank's part of the sentences that were being read; those without a row are queued.
+    def seek(self, position: dict) -> np.ndarray:
+        """Continue from a position. If settings differ, a warning names them. If they reorder sentences, the epoch restarts.
 
         Returns, per row, the row that held its sentence, or -1.
         """
-        n_rows, n_saved = len(self._rows.current), positions[0]["identity"]["batch_size"]
-        saved = np.concatenate([position["rows"][:n_saved] for position in positions])
-        pending = [position["rows"][n_saved:] for position in positions]
-        previous = np.arange(rank * n_rows, (rank + 1) * n_rows)
-        previous[previous >= len(saved)] = -1
-        current = saved[previous[previous >= 0]]
-        surplus = np.concatenate([saved[size * n_rows :], *pending])[rank::size]
-        self._rows.restore(self._corpus, np.concatenate([current, surplus]), len(current))
-        return previous
+        changes = differences(position["identity"], self._identity)
+        differing, n_rows = "; ".join(changes.values()), len(self._rows.current)
+        if self.REORDERING & changes.keys():
+            log.warning(f"The data is read from the beginning of epoch {position['epoch']}: {differing}.")
+            self._start(position["epoch"])
+            return np.full(n_rows, -1)
+        if changes:
+            log.warning(f"Reading continues from where it was left, although {differing}.")
+        self._start(position["epoch"], position["shard"], position["sentence"])
+        self._rows.restore(self._corpus, position["rows"])
+        rows = np.arange(n_rows)
+        rows[position["identity"]["batch_size"] :] = -1
+        return rows
 
-    def _permutation(self, n: int, key: int, epoch: int) -> np.ndarray:
-        """A permutation (n,), from raw bits: the only NumPy draws guaranteed never to change."""
-        if not self._shuffle:
-            return np.arange(n)
-        return np.argsort(np.random.PCG64([self._seed, epoch, key]).random_raw(n), kind="stable")
+    def _start(self, epoch: int, shard: int = 0, sentence: int = 0) -> None:
+        self._epoch, self._shard, self._sentence = epoch, shard, sentence
+        self._files, self._n_own = self._deal_files()
+        self._rows = self._new_rows()
+        self._source = self._sentences()
 
-    def _assign_files(self, epoch: int, rank: int, size: int, history: dict | None) -> list[tuple[int, Partition]]:
-        """The files that one of `size` ranks reads in an epoch, each with its partition.
+    def _permutation(self, n: int, key: int) -> np.ndarray:
+        """A permutation (n,) of this epoch, from raw bits: the only NumPy draws guaranteed never to change."""
+        return np.argsort(np.random.PCG64([self._seed, self._epoch, key]).random_raw(n), kind="stable")
 
-        history: the position of each rank of an earlier run with another number of ranks ([epoch, index in its file order,
-        sentence]), and that run's own history. In epochs that it had begun, only unread sentences are assigned.
-        """
-        unread = self._unread(epoch, history)
-        untouched = [file for file, partitions in unread.items() if partitions == [(WHOLE_FILE, 0)]]
-        started = [file for file, partitions in unread.items() if partitions != [(WHOLE_FILE, 0)]]
-        n_dealt = len(untouched) // size * size
-        return [
-            *((file, WHOLE_FILE) for file in untouched[rank:n_dealt:size]),
-            *((file, Partition(rank, size)) for file in untouched[n_dealt:]),
-            *((file, Partition(rank, size, tuple(unread[file]))) for file in started),
-        ]
+    def _deal_files(self) -> tuple[list[int], int]:
+        """The files that this rank reads in this epoch, in order, and how many of them it reads alone."""
+        files = self._permutation(len(self._corpus.paths), 0).tolist()
+        n_dealt = len(files) // self._world_size * self._world_size
+        own = files[self._rank : n_dealt : self._world_size]
+        return [*own, *files[n_dealt:]], len(own)
 
-    def _unread(self, epoch: int, history: dict | None) -> dict[int, list[tuple[Partition, int]]]:
-        """Per file, the partitions that an epoch has left, each with how many of its sentences were read."""
-        if not _epoch_started(epoch, history):
-            return {file: [(WHOLE_FILE, 0)] for file in self._permutation(len(self._corpus.paths), 0, epoch).tolist()}
-        unread: dict[int, list[tuple[Partition, int]]] = {}
-        for rank, (reached, shard, sentence) in enumerate(history["ranks"]):
-            if reached > epoch:
-                continue
-            files = self._assign_files(epoch, rank, len(history["ranks"]), history["before"])
-            first, n_read = (shard, sentence) if reached == epoch else (0, 0)
-            for file, partition in files[first:]:
-                unread.setdefault(file, []).append((partition, n_read))
-                n_read = 0  # the files after the current one are unread
-        return unread
-
-    def _unread_indices(self, n: int, file: int, partition: Partition) -> np.ndarray:
-        """Indices of the sentences, of n in a file, that this rank has yet to read this epoch, in order."""
-        return partition.indices(self._permutation(n, 1 + file, self._epoch))[self._sentence :]
+    def _unread(self, n: int, file: int) -> np.ndarray:
+        """Indices of the sentences, of n in a file, that this rank has yet to read in this epoch, in order."""
+        order = self._permutation(n, 1 + file)
+        if self._shard >= self._n_own:
+            order = order[order % self._world_size == self._rank]
+        return order[self._sentence :]
 
     def _sentences(self) -> Iterator[_Sentence]:
         """Yield this rank's sentences from the stream's position on, without end."""
         while True:
-            is_empty = not (self._shard or self._sentence or _epoch_started(self._epoch, self._history))
-            for file, partition in self._files[self._shard :]:
-                order = partial(self._unread_indices, file=file, partition=partition)
-                for sentence in self._rows.sentences(self._corpus, file, order, self._epoch):
+            is_empty = not (self._shard or self._sentence)
+            for file in self._files[self._shard :]:
+                for sentence in self._rows.sentences(self._corpus, file, partial(self._unread, file=file), self._epoch):
                     is_empty = False
                     self._sentence += 1
                     yield sentence
@@ -392,10 +316,5 @@ class TrainStream:
             if is_empty:
                 break
             self._epoch, self._shard = self._epoch + 1, 0
-            self._files = self._assign_files(self._epoch, self._rank, self._world_size, self._history)
+            self._files, self._n_own = self._deal_files()
         raise UserError(f"rank {self._rank} of {self._world_size}: the corpus has no sentence for it. Use fewer ranks.")
-
-
-def _epoch_started(epoch: int, history: dict | None) -> bool:
-    """Whether the ranks of a history had started an epoch."""
-    return history is not None and epoch <= max(reached for reached, _, _ in history["ranks"])

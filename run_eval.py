@@ -40,7 +40,7 @@ from elmo_core.text.offsets import token_offsets
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.tokens import LMBatch, Vocabulary
-from elmo_core.weights import checkpoint, model_files
+from elmo_core.weights import model_files
 from experiments.pairs import FIELDS, preferences, read_pairs
 from experiments.regions import Baselines, read_regions, region_rows
 from pretraining.model import check_vocabulary
@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if ranks.size > 1 and not is_perplexity:
         raise UserError(f"{ranks.size} processes: several compute only the perplexity. Start a single one.")
     inputs = [args.pairs, args.regions, *(corpus.paths if corpus else ())]
-    inputs += checkpoint.files(model_files.resolve(args.init_from_ckpt))
+    inputs += model_files.resolve(args.init_from_ckpt).iterdir()
     for name in ("per_token", "per_sentence", "output"):
         disk.check_output(f"--{name}", getattr(args, name), *inputs)
     bilm, vocabulary = elmo.load_bilm(args.init_from_ckpt, softmax=True)

@@ -4,7 +4,7 @@
     python -m paddle.distributed.launch --gpus '0,1' run_pretrain.py ...                            (several GPUs)
     python -m paddle.distributed.launch --nproc_per_node 2 --backend gloo run_pretrain.py ...       (several CPU processes)
 
-Resume after an interruption with --init_from_ckpt=checkpoints; train on other text with --finetune_from=checkpoints.
+After an interruption, give the same command with --resume. Train on other text with --finetune_from=checkpoints.
 """
 
 import argparse
@@ -20,7 +20,6 @@ import script
 from elmo import BiLM
 from elmo_core.checks import import_optional
 from elmo_core.config import PRESETS, ELMoConfig, differences
-from elmo_core.files import disk
 from elmo_core.machine import products, runtime, versions
 from elmo_core.machine.ranks import Ranks
 from elmo_core.messages import UserError, format_count, log
@@ -31,7 +30,7 @@ from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import checkpoint, model_files
 from pretraining import run_folder
 from pretraining.model import check_vocabulary, initialise_from_vectors, load_model
-from pretraining.run import FixedSettings, PretrainingSettings, Trainer
+from pretraining.run import FixedSettings, Inputs, PretrainingSettings, Trainer
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -51,7 +50,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     files.add_argument("--save_dir", **arguments.DIR, default=Path("checkpoints"), help="folder of the checkpoints")
     arguments.add_settings(files, PretrainingSettings, "save_freq", "keep")
     files.add_argument("--overwrite", action="store_true", help="delete an earlier run's checkpoints there")
-    begin = parser.add_argument_group("start", "from random weights, or from a checkpoint: prefix, file or folder")
+    begin = parser.add_argument_group("start", "from random weights, or from a checkpoint")
+    text = "continue what is in --save_dir, from its latest checkpoint, if there is one; otherwise start"
+    begin.add_argument("--resume", action="store_true", help=text)
     source = begin.add_mutually_exclusive_group()
     source.add_argument("--init_from_ckpt", metavar="CKPT", help="resume exactly from this checkpoint")
     source.add_argument("--finetune_from", metavar="CKPT", help="start from this checkpoint's weights, on other text")
@@ -73,63 +74,80 @@ def main(argv: Sequence[str] | None = None) -> None:
     device = runtime.set_device(args.device, args.tf32)
     args.precision = chosen_precision(args.precision, device)
     products.use(args.precision)
-    ranks = Ranks(advice="Resume with --init_from_ckpt.")
+    ranks = Ranks(advice="Give the same command with --resume.")
     if not ranks.is_main:
         log.setLevel("WARNING")
-    corpus, dev, source = open_inputs(args)
-    resumed = source if args.init_from_ckpt else None
-    step = checkpoint.step_of(resumed) if resumed else 0
-    ranks.run_on_main(lambda: run_folder.check_folder(args.save_dir, resumed, step, args.overwrite))
-
-    runtime.paddle.seed(args.seed)
-    bilm, vocabulary = initial_model(args, ranks, source, step)
-    if args.noise and not bilm.config.reads_characters:
-        raise UserError(f"--noise changes characters, which a model with --input={bilm.config.input} does not read.")
-    ranks.run_on_all(lambda: corpus.identity)  # reads all text, which takes minutes if there is much of it
-    counts = ranks.run_on_main(lambda: count(corpus, dev, vocabulary, resumed))
-    settings = PretrainingSettings(**arguments.options(PretrainingSettings, args))
-    trainer = Trainer(settings, ranks, bilm, vocabulary, corpus, dev, counts)
-    settings = trainer.settings
-    check_ranks(ranks, {**trainer.fixed_settings, **asdict(settings), "save_dir": None})
-    trainer.restore(resumed)
-    progress = trainer.progress
-    is_complete = resumed and resumed.name == "final" and progress.is_complete(settings.patience, settings.eval_freq)
-    if is_complete or progress.step > progress.total:
-        log.info(f"{resumed} is at step {progress.step:,} of {progress.total:,}: nothing is left to do.")
-        log.info("To train on, raise --epochs or --max_steps (or --patience).")
-        return
+    corpus, dev = open_text(args)
     with ExitStack() as stack:
-        ranks.run_on_main(lambda: stack.enter_context(disk.locked(args.save_dir / ".lock")))
-        config = {"model": bilm.config.to_dict(), "training": trainer.fixed_settings}
-        opened = (args.save_dir, resumed, progress.step, config, vocabulary)
-        if not ranks.run_on_main(lambda: run_folder.open_folder(*opened)):
-            progress.best, progress.evaluations_without_improvement = math.inf, 0
+        ranks.run_on_main(lambda: stack.enter_context(run_folder.locked(args.save_dir)))
+        resumed, source = find_checkpoints(args)
+        ranks.run_on_main(lambda: run_folder.check(args.save_dir, resumed, args.overwrite))
+        trainer = make_trainer(args, ranks, corpus, dev, resumed or source)
+        trainer.restore(resumed)
+        if is_finished(trainer, resumed):
+            log.info(
+                f"{resumed} is at step {trainer.progress.step:,} of {trainer.progress.total:,}: nothing is left to do."
+            )
+            log.info("To train on, raise --epochs or --max_steps (or --patience).")
+            return
+        trainer.open_folder(resumed)
         if visualdl and ranks.is_main:
             trainer.curves = stack.enter_context(visualdl.LogWriter(str(args.visualdl)))
         log_summary(args, trainer, device, len(corpus.paths))
-        log_end(args, trainer, is_complete=trainer.train())
+        is_complete = trainer.train()
+        log_end(args, trainer, is_complete)
 
 
-def open_inputs(args: argparse.Namespace) -> tuple[Corpus, Corpus | None, Path | None]:
-    """Open the text, the held-out text, and the checkpoint that the run starts from."""
+def open_text(args: argparse.Namespace) -> tuple[Corpus, Corpus | None]:
+    """Open the text and the held-out text."""
     corpus = Corpus(args.train_data_path)
     dev = Corpus(args.dev_data_path) if args.dev_data_path else None
-    source = args.init_from_ckpt or args.finetune_from
-    source = model_files.resolve(source) if source else None
-    input_paths = [*corpus.paths, *(dev.paths if dev else ()), *([source] if args.finetune_from else ())]
-    if args.save_dir.resolve() in {path.parent.resolve() for path in input_paths}:
+    if args.save_dir.resolve() in {path.parent.resolve() for path in [*corpus.paths, *(dev.paths if dev else ())]}:
         raise UserError(f"--save_dir {args.save_dir} is a folder that this run reads from. Choose another.")
-    return corpus, dev, source
+    return corpus, dev
 
 
-def initial_model(args: argparse.Namespace, ranks: Ranks, source: Path | None, step: int) -> tuple[BiLM, Vocabulary]:
+def find_checkpoints(args: argparse.Namespace) -> tuple[Path | None, Path | None]:
+    """Find the checkpoint that the run resumes from, and the one whose weights it starts from, if any."""
+    if args.resume and checkpoint.steps(args.save_dir):
+        args.init_from_ckpt, args.finetune_from = str(args.save_dir), None
+    resumed, source = (name and model_files.resolve(name) for name in (args.init_from_ckpt, args.finetune_from))
+    return resumed, source
+
+
+def is_finished(trainer: Trainer, resumed: Path | None) -> bool:
+    """Whether the run resumes from its end."""
+    progress = trainer.progress
+    is_final = resumed and checkpoint.read_names(resumed.parent).get("final") == progress.step
+    return progress.step > progress.total or bool(is_final and progress.reached_end(trainer.settings.patience))
+
+
+def make_trainer(
+    args: argparse.Namespace, ranks: Ranks, corpus: Corpus, dev: Corpus | None, source: Path | None
+) -> Trainer:
+    """Build the model and all that trains it. source: a checkpoint that the model is loaded from."""
+    runtime.paddle.seed(args.seed)
+    bilm, vocabulary = initial_model(args, ranks, source)
+    if args.noise and not bilm.config.reads_characters:
+        raise UserError(f"--noise changes characters, which a model with --input={bilm.config.input} does not read.")
+    ranks.run_on_all(lambda: corpus.identity)  # reads all text, which takes minutes if there is much of it
+    counts = ranks.run_on_main(lambda: count(corpus, dev, vocabulary))
+    settings = PretrainingSettings(**arguments.options(PretrainingSettings, args))
+    trainer = Trainer(settings, ranks, bilm, Inputs(vocabulary, corpus, dev, counts))
+    check_ranks(ranks, {**trainer.fixed_settings, **asdict(settings), "save_dir": None})
+    return trainer
+
+
+def initial_model(args: argparse.Namespace, ranks: Ranks, source: Path | None) -> tuple[BiLM, Vocabulary]:
     """Build the model, from checkpoint source if given, with the same weights on all ranks."""
     if not ranks.is_main:
         args.pretrained_word_embeddings = None  # rank 0's weights are copied to all
     models = []  # filled as a side effect: run_on_all sends results between ranks, and a model cannot be sent
+    # run_on_all keeps waiting ranks alive: reading word vectors takes minutes
     ranks.run_on_all(lambda: models.append(build_model(args, source)))
     bilm, vocabulary = models[0]
-    check_ranks(ranks, {**bilm.config.to_dict(), "vocabulary": vocabulary.identity, "step": step})
+    name = source and source.name  # the checkpoint's step
+    check_ranks(ranks, {**bilm.config.to_dict(), "vocabulary": vocabulary.identity, "checkpoint": name})
     ranks.broadcast_weights(bilm.parameters())
     return bilm, vocabulary
 
@@ -157,14 +175,11 @@ def build_model(args: argparse.Namespace, source: Path | None) -> tuple[BiLM, Vo
     return bilm, vocabulary
 
 
-def count(corpus: Corpus, dev: Corpus | None, vocabulary: Vocabulary, resumed: Path | None) -> Counts:
-    """Count the corpus, unless the checkpoint has its counts, and check the held-out text."""
+def count(corpus: Corpus, dev: Corpus | None, vocabulary: Vocabulary) -> Counts:
+    """Count the text, and check the held-out text."""
     if dev:
         dev.count(vocabulary)
-    saved = checkpoint.load_progress(resumed) if resumed else {}
-    settings = saved.get("settings", {})  # `best` has none
-    is_same = (settings.get("corpus"), settings.get("vocabulary")) == (corpus.identity, vocabulary.identity)
-    return Counts(**saved["counts"]) if is_same else corpus.count(vocabulary, sample=True)
+    return corpus.count(vocabulary, sample=True)
 
 
 def check_ranks(ranks: Ranks, settings: dict) -> None:
@@ -212,16 +227,15 @@ def log_end(args: argparse.Namespace, trainer: Trainer, is_complete: bool) -> No
     """Log where the model is; exit if the run was interrupted."""
     progress = trainer.progress
     if not is_complete:
-        prefix = args.save_dir / str(progress.step)
-        log.info(f"stopped at step {prefix.name}, saved as {prefix}. Resume with the same command plus")
-        log.info(f"    --init_from_ckpt={prefix}{' instead of --finetune_from' if args.finetune_from else ''}")
+        log.info(f"stopped at step {progress.step}, saved as {args.save_dir / str(progress.step)}.")
+        log.info("To continue, give the same command with --resume.")
         sys.exit(trainer.interruption.exit_code)
     if progress.step < progress.total:
-        evaluations = f"{format_count(progress.evaluations_without_improvement, 'evaluations')} without improvement"
+        evaluations = f"{format_count(progress.without_gain, 'evaluations')} without improvement"
         log.info(f"step {progress.step:,}: {evaluations}; best perplexity {progress.best:.2f}")
-    log.info(f"saved         {args.save_dir / 'final'}.pdparams")
+    log.info(f"saved         {args.save_dir / str(progress.step)}, also named {args.save_dir / 'final'}")
     if args.plot and trainer.ranks.is_main:
-        log.info(f"plotted       {run_folder.plot(args.save_dir)}")
+        log.info(f"plotted       {trainer.folder.plot()}")
 
 
 if __name__ == "__main__":

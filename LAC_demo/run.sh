@@ -4,8 +4,8 @@
 set -eu
 CDPATH= cd "$(dirname "$0")/.."
 elmo=checkpoints/sample/final
-if [ ! -f "$elmo.pdparams" ]; then
-    echo "error: $elmo.pdparams does not exist. Run \`bash run.sh\` in the repository's root first." >&2
+if [ ! -f checkpoints/sample/names.json ]; then
+    echo "error: $elmo does not exist. Run \`bash run.sh\` in the repository's root first." >&2
     exit 2
 fi
 sh setup.sh requirements.txt

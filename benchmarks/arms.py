@@ -36,7 +36,7 @@ import script
 from elmo_core.files import disk
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokens import Vocabulary
-from elmo_core.weights import model_files
+from elmo_core.weights import checkpoint, model_files
 from elmo_tasks.reading.data import read_passages
 from elmo_tasks.reading.score import score
 from elmo_tasks.significance import Difference, clustered_bootstrap, mean_and_std
@@ -166,7 +166,7 @@ def prepare(args: argparse.Namespace, settings: Mapping[str, str | None]) -> Non
 
 
 def model_file(name: str) -> Path:
-    return Path(name) if Path(name).is_file() else Path(f"{model_files.resolve(name)}.pdparams")
+    return Path(name) if Path(name).is_file() else model_files.resolve(name) / checkpoint.WEIGHTS
 
 
 def step_of(args: argparse.Namespace, seed: int, arm: str) -> steps.Step:

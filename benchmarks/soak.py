@@ -79,17 +79,21 @@ def kill_again_and_again(folder: Path, work: Callable[[Path], None], check: Call
     return f"{folder.name:10} {times} kills, {finished} of them after the end; whole after each"
 
 
-def check_checkpoints(folder: Path, *loads: Callable) -> None:
-    for name in checkpoint.names(folder) if folder.exists() else ():
-        for load in (checkpoint.load_params, *loads):
-            load(folder / name)
+def check_checkpoints(folder: Path) -> None:
+    for step in checkpoint.steps(folder):
+        checkpoint.load_params(folder / str(step))
+        checkpoint.load_training(folder / str(step))
+
+
+def check_model(folder: Path) -> None:
+    if folder.exists():
+        checkpoint.load_params(folder)
 
 
 def pretrain(text: Path, vocabulary: Path, folder: Path) -> None:
     argv = [f"--train_data_path={text}", f"--vocab_file={vocabulary}", f"--save_dir={folder}", *TINY, "--batch_size=4"]
-    argv += ["--max_steps=40", "--save_freq=2", "--log_freq=10", "--n_negative_samples=20"]
-    saved = folder.exists() and checkpoint.names(folder)
-    run_pretrain.main([*argv, f"--init_from_ckpt={folder}"] if saved else argv)
+    argv += ["--max_steps=40", "--save_freq=2", "--log_freq=10", "--n_negative_samples=20", "--resume"]
+    run_pretrain.main(argv)
 
 
 def embed(text: Path, model: Path, folder: Path) -> None:
@@ -100,11 +104,11 @@ def embed(text: Path, model: Path, folder: Path) -> None:
 def tag(text: Path, model: Path, folder: Path) -> None:
     argv = ["train", f"--train_file={text}", f"--init_from_ckpt={model}", f"--save_dir={folder}", "--device=cpu"]
     argv += ["--epochs=4", "--hidden_dim=8", "--word_dim=8", "--n_layers=1"]
-    run_tag.main([*argv, "--resume" if checkpoint.exists(folder / "last") else "--overwrite"])
+    run_tag.main([*argv, "--resume" if (folder / "last.safetensors").exists() else "--overwrite"])
 
 
 def check_tagger(folder: Path) -> None:
-    if checkpoint.exists(folder / "best"):
+    if checkpoint.exists(folder):
         Tagger(folder).predict([["a"]])
 
 
@@ -145,12 +149,11 @@ def main() -> None:
         run(pretraining, model)
         run(convert.main, ["export", str(model), f"--output={folder / 'published'}"])
         publish(folder / "published")
-        of_training = checkpoint.load_optimizer, checkpoint.load_progress
         runs = {
-            "pretrain": (pretraining, lambda path: check_checkpoints(path, *of_training)),
+            "pretrain": (pretraining, check_checkpoints),
             "embed": (partial(embed, text, model), lambda _: None),
             "tag": (partial(tag, tagged, model), check_tagger),
-            "get": (get, lambda path: check_checkpoints(path / "models" / NAME)),
+            "get": (get, lambda path: check_model(path / "models" / NAME)),
         }
         for name, (work, check) in runs.items():
             print(kill_again_and_again(folder / name, work, check, args.times), flush=True)

@@ -25,12 +25,11 @@ from elmo_core.messages import UserError
 class Step:
     """Python commands, and the file or folder that exists once they have run.
 
-    checkpoints: the folder of a pretraining, to resume it. scratch: a folder to remove at the end.
+    scratch: a folder to remove at the end.
     """
 
     target: Path
     commands: list[list[str]]
-    checkpoints: Path | None = None
     scratch: Path | None = None
 
 
@@ -81,7 +80,6 @@ def run(steps: Iterable[Step], jobs: int = 1) -> None:
         for command in step.commands:
             if exit_codes:
                 sys.exit(exit_codes[0])
-            command = resumed(step, command)
             print("$ python", *command, flush=True)
             command = [str(PROJECT / part) if part.endswith(".py") else part for part in command]
             streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} if jobs > 1 else {}
@@ -104,11 +102,3 @@ def run(steps: Iterable[Step], jobs: int = 1) -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def resumed(step: Step, command: list[str]) -> list[str]:
-    """The command, resuming from the last checkpoint if the pretraining was interrupted."""
-    if not step.checkpoints or not any(step.checkpoints.glob("*.pdparams")):
-        return command
-    command = [part for part in command if not part.startswith("--finetune_from=")]
-    return [*command, f"--init_from_ckpt={step.checkpoints}"]

@@ -23,43 +23,42 @@ class PretrainedBiLM:
     loaded: configuration, weights and vocabulary, until the first `model` takes them.
     """
 
-    FILES: ClassVar = (f"{checkpoint.FINAL}{checkpoint.PARAMS}", *checkpoint.MODEL_FILES)  # of a copy
-    prefix: str
+    FILES: ClassVar = checkpoint.MODEL_FILES  # of a copy
+    folder: str
     fingerprint: str  # SHA-1 of configuration, weights, vocabulary and alphabet
     name: str | None = None  # of a published model
     loaded: tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary | None] | None = None
 
     @classmethod
     def from_path(cls, path: str | Path) -> "PretrainedBiLM":
-        """Load from a checkpoint's prefix, file or folder (its latest checkpoint), or a model's name."""
-        prefix, config, weights, vocabulary = model_files.read_model(model_files.resolve(path).resolve())
+        """Load a model, given as for `model_files.resolve`."""
+        folder, config, weights, vocabulary = model_files.read_model(model_files.resolve(path).resolve())
         parts = [checkpoint.fingerprint(weights), json.dumps(config.to_dict(), sort_keys=True)]
         if vocabulary:
             parts += [vocabulary.fingerprint, json.dumps(getattr(vocabulary.alphabet, "ids", {}), sort_keys=True)]
-        return cls(str(prefix), digest(parts), published.name_of(prefix), (config, weights, vocabulary))
+        return cls(str(folder), digest(parts), published.name_of(folder), (config, weights, vocabulary))
 
     def __reduce__(self):
         if self.name:
             return load_published, (self.name, self.fingerprint)
-        return PretrainedBiLM, (self.prefix, self.fingerprint, None, self.loaded)
+        return PretrainedBiLM, (self.folder, self.fingerprint, None, self.loaded)
 
     def model(self) -> tuple[elmo.BiLM, Vocabulary | None]:
         """Build the biLM; return it with its vocabulary."""
         if self.loaded is None:
-            return elmo.load_bilm(self.prefix)
+            return elmo.load_bilm(self.folder)
         (config, weights, vocabulary), self.loaded = self.loaded, None
-        return elmo.make_bilm(config, weights, self.prefix), vocabulary
+        return elmo.make_bilm(config, weights, self.folder), vocabulary
 
     def check(self) -> None:
         """Raise if the files have changed, or are gone."""
-        if self.from_path(self.prefix).fingerprint != self.fingerprint:
-            raise UserError(f"{self.prefix} has been replaced since this model was built with it. Train again.")
+        if self.from_path(self.folder).fingerprint != self.fingerprint:
+            raise UserError(f"{self.folder} has been replaced since this model was built with it. Train again.")
 
     def files(self) -> dict[str, Path]:
         """The checkpoint's existing files by the names of FILES."""
-        prefix = Path(self.prefix)
-        paths = [Path(f"{prefix}{checkpoint.PARAMS}"), *(prefix.parent / name for name in checkpoint.MODEL_FILES)]
-        return {name: path for name, path in zip(self.FILES, paths, strict=True) if path.exists()}
+        paths = {name: Path(self.folder, name) for name in self.FILES}
+        return {name: path for name, path in paths.items() if path.exists()}
 
 
 def load_published(name: str, fingerprint: str) -> PretrainedBiLM:

@@ -3,13 +3,13 @@
 FOLDER/
   config.json        settings of the network, under "tagger", "reader" or "classifier"; fingerprints of the ELMo,
                      word vectors and vocabularies
-  best.pdparams      the weights, except those of a frozen biLM. Written last
+  model.safetensors  the weights, except those of a frozen biLM. Written last
   vocab.txt ...      the dictionaries of the kind
   README.md          the model card: what it was trained on and how, its scores, how to use it
   user_dict.txt      the dictionary for jieba, if any
   elmo/              the checkpoint of its biLM, unless that is a published model, which config.json names
   word_vectors.txt   its word vectors; also .bin, .txt.gz, .bin.gz
-  last.*             the state of a training run that was interrupted
+  last.safetensors   the state of a training run that was interrupted
   .lock              locked while the model is being trained
 """
 
@@ -27,6 +27,7 @@ import numpy as np
 
 import elmo
 from elmo_core.files import disk
+from elmo_core.files.tensors import read_tensors, write_tensors
 from elmo_core.machine import products, runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, format_count
@@ -40,7 +41,7 @@ from elmo_tasks.word_vectors import WordVectors
 
 KINDS = "tagger", "classifier", "reader"
 BILM, WORDS = "elmo.bilm.", "words."  # prefixes of the weights of the biLM and of trained word vectors
-WEIGHTS, STATE, LOCK = "best", "last", ".lock"
+WEIGHTS, STATE, LOCK = checkpoint.WEIGHTS, "last.safetensors", ".lock"
 CARD, MAX_CARD = "README.md", 100_000  # characters
 REMEDY = "Copy the folder again, or train again."
 ELMO, VECTORS = "elmo", "word_vectors"  # in config.json, and names in the folder
@@ -148,7 +149,7 @@ class TrainedModel(metaclass=_Listed):
                 if left < 0:
                     numbers = {name: value for name, value in vars(self.settings).items() if type(value) is int}
                     described = ", ".join(f"{self.kind}.{name} is {value}" for name, value in numbers.items())
-                    raise UserError(f"{file}: {described}, which is too large for {WEIGHTS}.pdparams. {REMEDY}")
+                    raise UserError(f"{file}: {described}, which is too large for {WEIGHTS}. {REMEDY}")
             return create(layer, shape, *options, **more)
 
         with _BUILDING:
@@ -237,8 +238,8 @@ class TrainedModel(metaclass=_Listed):
             if WordVectors(self.vectors.path, self.vectors.limit).fingerprint != self.vectors.fingerprint:
                 raise UserError(f"{self.vectors.path} has been replaced since this {self.kind} was built with it.")
             sources[f"{VECTORS}{self.vectors.suffix}"] = self.vectors.path
-        (folder / f"{WEIGHTS}.pdparams").unlink(missing_ok=True)
-        checkpoint.delete(folder / STATE)
+        (folder / WEIGHTS).unlink(missing_ok=True)
+        (folder / STATE).unlink(missing_ok=True)
         before = checkpoint.load_config(folder) if (folder / "config.json").is_file() else {}
         checkpoint.save_config(folder, self.values())
         for name, dictionary in self._dictionaries().items():
@@ -247,7 +248,7 @@ class TrainedModel(metaclass=_Listed):
             else:
                 (folder / name).unlink(missing_ok=True)
         for name, path in sources.items():
-            disk.copy(path, folder / name, link=name.startswith(ELMO))
+            disk.copy(path, folder / name)
         for name in _source_names(before) - sources.keys():
             (folder / name).unlink(missing_ok=True)
         self.save_card(folder)
@@ -260,7 +261,7 @@ class TrainedModel(metaclass=_Listed):
 
     def save_weights(self, folder: Path) -> None:
         """Replace only the weights that `save` has written; if that fails, they are left as they were."""
-        checkpoint.save(folder / WEIGHTS, self.weights())
+        write_tensors(folder / WEIGHTS, self.weights())
 
     def _load(self, folder: Path) -> None:
         file, values = folder / "config.json", checkpoint.load_config(folder, f"a trained {self.kind}")
@@ -271,7 +272,7 @@ class TrainedModel(metaclass=_Listed):
             if entry["name"]:
                 parts["pretrained"] = load_published(entry["name"], entry["fingerprint"])
             else:
-                parts["pretrained"] = PretrainedBiLM.from_path(folder / ELMO / checkpoint.FINAL)
+                parts["pretrained"] = PretrainedBiLM.from_path(folder / ELMO)
             if parts["pretrained"].fingerprint != entry["fingerprint"]:
                 raise UserError(f"{folder / ELMO} is not the ELMo that {folder} was trained with. {REMEDY}")
         if entry := _source(values, VECTORS, file):
@@ -291,7 +292,7 @@ class TrainedModel(metaclass=_Listed):
                     raise UserError(
                         f"{folder / part.file} is not the file that this {self.kind} was trained with. {REMEDY}"
                     )
-        self._read = file, checkpoint.load_params(folder / WEIGHTS)
+        self._read = file, read_tensors(folder / WEIGHTS)
         self._build(parts)
         self.set_weights(self._read[1], f"{folder / WEIGHTS} and {file.name}")
         del self._read
@@ -337,8 +338,8 @@ def check_model_folder(
 
     interrupted: whether there is an interrupted training (default: whether its state is in the folder).
     """
-    disk.check_output("`save_dir`", folder / f"{WEIGHTS}.pdparams")
-    interrupted = checkpoint.exists(folder / STATE) if interrupted is None else interrupted
+    disk.check_output("`save_dir`", folder / WEIGHTS)
+    interrupted = (folder / STATE).exists() if interrupted is None else interrupted
     if resume and not interrupted:
         raise UserError(f"`resume`: `save_dir` {folder} holds no interrupted training. Leave it out.")
     if not (folder / "config.json").exists():

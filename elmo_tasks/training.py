@@ -1,6 +1,7 @@
 """The training loop of the tasks: it keeps the epoch that scores best on the dev set."""
 
 import itertools
+import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,12 +14,12 @@ import numpy as np
 
 from elmo_core.config import differences
 from elmo_core.files import disk
+from elmo_core.files.tensors import read_tensors, read_values, write_values
 from elmo_core.machine import versions
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, format_duration, log
 from elmo_core.network.optimizer import Adam
 from elmo_core.settings import first_of, make, setting
-from elmo_core.weights import checkpoint
 from elmo_tasks.card import model_card
 from elmo_tasks.saved import BILM, LOCK, STATE, WEIGHTS, WORDS, TrainedModel, check_model_folder
 
@@ -167,7 +168,7 @@ def fit(
         model.set_weights(state.best.weights, "the best epoch")
         state.best.seconds = time.perf_counter() - start
     if folder:
-        checkpoint.delete(folder / STATE)
+        (folder / STATE).unlink(missing_ok=True)
     return state.best
 
 
@@ -207,7 +208,7 @@ def search(
 
 def interrupted_run(folder: Path | None, resume: bool) -> int | None:
     """The number of the run to resume."""
-    return checkpoint.load_progress(folder / STATE)["run"] if resume else None
+    return read_values(folder / STATE)["run"] if resume else None
 
 
 def format_settings(settings: Mapping[str, float]) -> str:
@@ -268,11 +269,11 @@ class TrainingState:
         }
         states = (optimizer.state_dict() for optimizer, _ in self.optimizers)
         optimizer = {key: np.asarray(value) for state in states for key, value in state.items()}
-        checkpoint.save(folder / STATE, self.model.weights(), optimizer, progress)
+        write_values(folder / STATE, {**progress, "model": self.model.weights(), "optimizer": optimizer})
 
     def resume(self, folder: Path, score: Callable[[TrainedModel], Score]) -> None:
         """Restore what `save` has written, and score the best epoch so far again."""
-        progress = checkpoint.load_progress(folder / STATE)
+        progress = read_values(folder / STATE)
         if changes := differences(progress["settings"], self._settings()):
             raise UserError(
                 f"`resume`: {folder} was trained with other settings or data: {'; '.join(changes.values())}. Use the same, "
@@ -283,15 +284,14 @@ class TrainingState:
         self.improved, self.best_value, epoch, chosen = progress["best"]
         best = self.model if self.improved else type(self.model)(folder, self.model.device)  # of a run before this one
         if self.improved:
-            best.set_weights(checkpoint.load_params(folder / WEIGHTS), str(folder / WEIGHTS))
+            best.set_weights(read_tensors(folder / WEIGHTS), str(folder / WEIGHTS))
         self.best = BestEpoch(epoch, score(best), self.seconds, best, best.weights(), chosen, self.settings)
         log.info(
             f"resumed after epoch {self.epoch}. The best epoch so far is {epoch}, dev {self.best.score.summary.strip()}."
         )
-        self.model.set_weights(checkpoint.load_params(folder / STATE), str(folder / STATE))
-        saved = checkpoint.load_optimizer(folder / STATE)
+        self.model.set_weights(progress["model"], str(folder / STATE))
         for optimizer, _ in self.optimizers:
-            optimizer.set_state_dict(saved)
+            optimizer.set_state_dict(progress["optimizer"])
         self.average.steps, *averages = progress["average"]
         for average, saved in zip(self.average.averages, averages, strict=True):
             average.set_value(saved)
@@ -305,7 +305,8 @@ class TrainingState:
     def _settings(self) -> dict[str, Any]:
         """The settings and data that a resumed run must share."""
         values = self.model.values()
-        return {**values, **values.pop(self.model.kind), **values.pop("dictionaries"), **asdict(self.settings)}
+        values = {**values, **values.pop(self.model.kind), **values.pop("dictionaries"), **asdict(self.settings)}
+        return json.loads(json.dumps(values))  # as they are read again: lists for tuples
 
 
 @dataclass

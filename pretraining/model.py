@@ -8,6 +8,7 @@ import numpy as np
 
 from elmo import BiLM, load_bilm
 from elmo_core.config import differences
+from elmo_core.files.tensors import tensor_shapes
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.messages import UserError, log
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
@@ -16,7 +17,7 @@ from elmo_core.weights import checkpoint
 
 def load_model(source: Path, expected: Mapping, vocabulary: Vocabulary | None) -> tuple[BiLM, Vocabulary]:
     """Load a checkpoint's model, with another vocabulary if given. expected: config fields that it must have."""
-    softmax = vocabulary is None or "softmax.weight" in checkpoint.load_params(source)
+    softmax = vocabulary is None or "softmax.weight" in tensor_shapes(source / checkpoint.WEIGHTS)
     bilm, old_vocabulary = load_bilm(source, softmax)
     if different := differences({name: getattr(bilm.config, name) for name in expected}, expected):
         raise UserError(f"flags contradict {source}: {'; '.join(different.values())}. Omit them: config.json has them.")
@@ -75,8 +76,7 @@ def initialise_from_vectors(bilm: BiLM, vocabulary: Vocabulary, path: Path) -> N
         raise UserError(f"{path}: it has none of the vocabulary's {len(vocabulary):,} words. Are both of one language?")
     share = len(ids) / len(vocabulary)
     log.info(f"word vectors  {len(ids):,} of {len(vocabulary):,} words ({share:.1%}) found in {path}")
-    initial = vectors[[vocabulary[k] for k in ids]]
     table = dict(bilm.token_encoder.named_parameters())[tables[0]]  # (V, dimensions)
     rows = table.numpy()
-    rows[ids] = initial
+    rows[ids] = vectors[[vocabulary[k] for k in ids]]
     table.set_value(rows)

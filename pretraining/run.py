@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,23 @@ from elmo_core import messages
 from elmo_core.machine.ranks import LostRank, Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, log
+from elmo_core.network.optimizer import Adagrad, Adam
 from elmo_core.network.softmax import Candidates, draw_candidates, is_sampled
 from elmo_core.settings import PRECISION, PRECISIONS, setting
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.tokens import LMBatch, Vocabulary
 from elmo_core.weights import checkpoint
-from pretraining import run_folder
 from pretraining.interruption import Interruption
 from pretraining.meter import ADVICE, Meter, memory_in_use
-from pretraining.optimizer import OPTIMIZERS, learning_rate
 from pretraining.perplexity import evaluate, perplexity
 from pretraining.prefetch import prefetched
-from pretraining.resume import Progress, changed_settings, resume
+from pretraining.progress import Progress, changed_settings
+from pretraining.run_folder import RunFolder
+from pretraining.schedule import Timer, learning_rate
+
+OPTIMIZERS = {"adagrad": Adagrad, "adam": Adam}
+WHEN = "10,000, an epoch, or ten minutes, whichever comes first"
+SAVE, EVALUATE, STOP = 1, 2, 4  # requests of ranks: STOP is more than the others together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,42 +61,47 @@ class PretrainingSettings(FixedSettings):
     epochs: int = setting(10, "training epochs")
     max_steps: int = setting(0, "total steps (default: those of the epochs)", minimum=1)
     log_freq: int = setting(100, "steps between log lines")
-    eval_freq: int = setting(10000, "steps between evaluations")
+    eval_freq: int = setting(
+        0, f"steps between evaluations (default: {WHEN}, in at most a tenth of the time)", minimum=1
+    )
     patience: int = setting(0, "stop after N evaluations without improvement", minimum=1)
     accumulate: int = setting(1, "batches per update (gradient accumulation), to save memory")
-    save_freq: int = setting(10000, "steps between checkpoints")
+    save_freq: int = setting(0, f"steps between checkpoints (default: {WHEN})", minimum=1)
     keep: int = setting(5, "numbered checkpoints to keep")
     noise: float = setting(0.0, "share of the words that are read with a misprint; all are predicted without", below=1)
     allow_changes: bool = setting(False, "resume although settings or data have changed")
 
 
-class Trainer:
-    """Trains a biLM. dev: held-out text, if any. counts: those of the corpus."""
+@dataclass(frozen=True)
+class Inputs:
+    """What a run reads. dev: held-out text, if any. counts: those of the corpus."""
 
-    def __init__(
-        self,
-        settings: PretrainingSettings,
-        ranks: Ranks,
-        bilm: BiLM,
-        vocabulary: Vocabulary,
-        corpus: Corpus,
-        dev: Corpus | None,
-        counts: Counts,
-    ):
-        self.settings = settings if dev else replace(settings, eval_freq=0)
-        self.ranks, self.bilm, self.weights = ranks, bilm, bilm.parameters()
+    vocabulary: Vocabulary
+    corpus: Corpus
+    dev: Corpus | None
+    counts: Counts
+
+
+class Trainer:
+    """Trains a biLM and saves it in settings.save_dir, whose lock the caller holds."""
+
+    def __init__(self, settings: PretrainingSettings, ranks: Ranks, bilm: BiLM, inputs: Inputs):
+        self.settings, self.ranks, self.bilm, self.weights = settings, ranks, bilm, bilm.parameters()
         self.optimizer = OPTIMIZERS[settings.optimizer](bilm.named_parameters(), settings.lr, settings.max_grad_norm)
         rows, shape = settings.batch_size * settings.accumulate, (settings.unroll_steps, bilm.config.input)
+        vocabulary, dev = inputs.vocabulary, inputs.dev
         self.stream = TrainStream(
-            corpus, vocabulary, rows, *shape, settings.seed, ranks.rank, ranks.size, noise=settings.noise
+            inputs.corpus, vocabulary, rows, *shape, settings.seed, ranks.rank, ranks.size, noise=settings.noise
         )
         self.held_out = EvalStream(dev, vocabulary, settings.batch_size, *shape) if dev else None
         position, tokens_per_step = self.stream.position, self.stream.tokens_per_step
         states = [bilm.zero_state(settings.batch_size) for _ in range(settings.accumulate)]
-        self.progress = Progress(tokens_per_step, counts, position, states, settings.warmup_steps * tokens_per_step)
+        warmup = settings.warmup_steps * tokens_per_step
+        self.progress = Progress(tokens_per_step, inputs.counts, position, states, warmup)
         data = {name: value for name, value in position["identity"].items() if name != "rank"}
         self.fixed_settings = {**data, "dev_data": dev.identity if dev else None}
         self.fixed_settings |= {field.name: getattr(settings, field.name) for field in fields(FixedSettings)}
+        self.folder = RunFolder(settings.save_dir, settings.keep, bilm.config, vocabulary, self.fixed_settings)
         self.interruption = Interruption()
         self.curves: Any = None  # a LogWriter of VisualDL
 
@@ -101,40 +111,52 @@ class Trainer:
         if not source:
             progress.set_total(settings.max_steps, settings.epochs)
             return
-        moments, saved = checkpoint.load_optimizer(source), checkpoint.load_progress(source)
-        is_imported = "ranks" not in saved  # from bilm-tf: never exactly the same run
-        before = {**self.fixed_settings, **saved["settings"]} if is_imported else saved["settings"]
-        changes = changed_settings(source, before, self.fixed_settings, settings.allow_changes or is_imported)
-        resume(progress, saved, changes, self.stream, self.ranks)
+        before = checkpoint.load_config(source)["training"]
+        changes = changed_settings(source, before, self.fixed_settings, settings.allow_changes)
+        moments, saved = checkpoint.load_training(source)
+        progress.restore(saved, changes, self.stream, self.ranks)
         if "optimizer" not in changes:
             self.optimizer.set_state_dict(moments)
         progress.set_total(settings.max_steps, settings.epochs)
-        if settings.optimizer == "adam" and saved.get("total", progress.total) != progress.total:
+        if settings.optimizer == "adam" and saved["total"] != progress.total:
             log.warning(f"The learning rate reaches 0 at step {progress.total:,} instead of {saved['total']:,}.")
+
+    def open_folder(self, source: Path | None) -> None:
+        """Prepare the folder. The best model so far is forgotten if it is not there, as in a new folder."""
+        progress = self.progress
+        if not self.ranks.run_on_main(lambda: self.folder.open(source, progress.step, progress.best_step)):
+            progress.forget_best()
 
     def train(self) -> bool:
         """Train until the last step, an interruption, or the end of patience; then save.
 
         Returns whether the run is complete, not interrupted.
         """
-        settings, progress, self.meter = self.settings, self.progress, Meter(self.progress.losses)
+        settings, progress = self.settings, self.progress
+        self.meter = Meter(progress.losses)
+        self.saving, self.evaluating = Timer(settings.save_freq, progress), Timer(settings.eval_freq, progress)
         with self.interruption, prefetched(self._batches()) as batches:
-            self._evaluate_if_due()  # repeat an interrupted evaluation
-            stopping, first = self.ranks.any(self.interruption.is_requested()), progress.step + 1
+            stopping = self.ranks.any(self.interruption.is_requested())
+            if self._lacks_evaluation():  # it was interrupted
+                stopping |= not self._evaluate()
+            first = progress.step + 1
             while not progress.reached_end(settings.patience) and not stopping:
-                stopping = self._step(*next(batches))
-                if progress.step % settings.log_freq == 0 or progress.step == progress.total:
-                    self._log_training()
-                elif progress.step == first:  # the first averages may take minutes
-                    seconds = self.meter.seconds_per_step()
-                    log.info(f"step {first:,} took {seconds:.1f} s. Steps between log lines: {settings.log_freq:,}.")
-                self._evaluate_if_due()
-                stopping |= progress.evaluation_is_due(settings.eval_freq)  # still due: it was interrupted
-                if progress.step % settings.save_freq == 0 and not progress.reached_end(settings.patience):
-                    self._save(str(progress.step))
-            is_complete = progress.is_complete(settings.patience, settings.eval_freq)
-            self._save("final" if is_complete else str(progress.step))
+                request = self._step(*next(batches))
+                self._log_training(is_first=progress.step == first)
+                stopping = request >= STOP
+                if request & EVALUATE or self._lacks_evaluation():
+                    stopping |= not self._evaluate()
+                if request & SAVE:
+                    self._save()
+            is_complete = progress.reached_end(settings.patience) and not self._lacks_evaluation()
+            self._save(is_complete)
             return is_complete
+
+    def _lacks_evaluation(self) -> bool:
+        """Whether this step needs an evaluation, whatever the time, and has none."""
+        progress, freq = self.progress, self.settings.eval_freq
+        is_needed = progress.step >= progress.total or (freq and progress.step and progress.step % freq == 0)
+        return bool(self.held_out and is_needed and progress.evaluated != progress.step)
 
     def _batches(self) -> Iterator[tuple[list[LMBatch], Candidates]]:
         """Yield each step's batches and softmax candidates, which all ranks share: their gradients cover the same rows."""
@@ -144,8 +166,8 @@ class Trainer:
             batches = [batch.take(slice(start, start + rows)) for start in range(0, len(batch.lengths), rows)]
             yield batches, draw_candidates(self.bilm.config.vocab_size, self.settings.n_negative_samples, random)
 
-    def _step(self, batches: list[LMBatch], candidates: Candidates) -> bool:
-        """Update the weights by the gradients of all batches. Returns whether any rank asks to stop after this step."""
+    def _step(self, batches: list[LMBatch], candidates: Candidates) -> int:
+        """Update the weights by the gradients of all batches. Returns the largest request of any rank."""
         settings, progress, losses = self.settings, self.progress, []
         progress.step, progress.tokens = progress.step + 1, progress.tokens + progress.tokens_per_step
         seeds = np.random.SeedSequence([settings.seed, progress.step, self.ranks.rank])
@@ -155,43 +177,44 @@ class Trainer:
             (sum(directions) / 2 * settings.unroll_steps / len(batches)).backward()
             losses.append([loss.detach() / len(batches) for loss in directions])
         self.meter.add(progress.step, [sum(direction) for direction in zip(*losses, strict=True)], batch.position)
-        stopping = self.ranks.average_gradients(self.weights, self.interruption.is_requested())
+        request = self.ranks.average_gradients(self.weights, self._request())
         self.optimizer.lr = learning_rate(settings.optimizer, settings.lr, *progress.schedule)
         self.optimizer.step()
         self.optimizer.clear_grad()
         progress.position = batch.position
-        return stopping
+        return request
 
-    def _save(self, name: str) -> None:
-        with self.meter.paused():
-            state = self.progress.to_dict(self.fixed_settings, self.ranks)
-            self._write(name, self.optimizer.state_dict(), state)
+    def _request(self) -> int:
+        """What this rank asks all ranks to do after this step. Only rank 0 looks at the clock."""
+        request = STOP if self.interruption.is_requested() else 0
+        if self.ranks.is_main:
+            request |= SAVE * self.saving.is_due()
+            request |= EVALUATE * (self.held_out is not None and self.evaluating.is_due())
+        return request
 
-    def _write(self, name: str, optimizer: Mapping | None, progress: Mapping) -> None:
-        prefix, keep = self.settings.save_dir / name, self.settings.keep
-        self.ranks.run_on_main(lambda: run_folder.save(prefix, self.bilm, optimizer, progress, keep))
+    def _save(self, is_final: bool = False) -> None:
+        with self.meter.paused(), self.saving.measured():
+            progress = self.progress.to_dict(self.ranks)
+            state = self.bilm.state_dict(), self.optimizer.state_dict(), progress
+            self.ranks.run_on_main(lambda: self.folder.save(*state, is_final, ADVICE))
 
-    def _evaluate_if_due(self) -> None:
-        if self.progress.evaluation_is_due(self.settings.eval_freq):
-            with self.meter.paused():
-                self._evaluate()
+    def _evaluate(self) -> bool:
+        """Compute the exact held-out perplexity, each rank on its share of the rows, and save the best model so far.
 
-    def _evaluate(self) -> None:
-        """Compute the exact held-out perplexity; save the best model so far as `best`.
-
-        Stops early if interrupted, and is then still due.
+        Returns whether it has come to its end: it stops if a rank is interrupted.
         """
         progress = self.progress
         batches = takewhile(lambda _: not self.interruption.is_requested(), self.held_out)
         try:
-            score = evaluate(self.bilm, batches, self.ranks)
+            with self.meter.paused(), self.evaluating.measured():
+                score = evaluate(self.bilm, batches, self.ranks)
         except LostRank:
             raise
         except Exception:  # e.g. the held-out files were deleted: save first
-            self._save(str(progress.step))
+            self._save()
             raise
         if self.ranks.any(self.interruption.is_requested()):
-            return
+            return False
         if not math.isfinite(score.mean):
             raise UserError(f"step {progress.step:,}: the held-out perplexity is not finite. {ADVICE}")
         is_best = progress.add_evaluation(score.mean)
@@ -200,11 +223,17 @@ class Trainer:
         values = {"forward_perplexity": score.forward, "backward_perplexity": score.backward, "perplexity": score.mean}
         self.log("evaluation", f"step {progress.step:,}: held-out perplexity {text}", values)
         if is_best:
-            self._write("best", None, {"step": progress.step, "best": progress.best})
+            self._save()
+        return True
 
-    def _log_training(self) -> None:
-        """Log the averages since the last line."""
-        progress, lr = self.progress, self.optimizer.lr
+    def _log_training(self, is_first: bool) -> None:
+        """Log the averages since the last line, if a line is due, or how long the first step took."""
+        progress, freq = self.progress, self.settings.log_freq
+        if progress.step % freq and progress.step != progress.total:
+            if is_first:  # the first averages may take minutes
+                seconds = self.meter.seconds_per_step()
+                log.info(f"step {progress.step:,} took {seconds:.1f} s. Steps between log lines: {freq:,}.")
+            return
         forward, backward, seconds = self.meter.pop_means(self.ranks)
         sampled = "sampled_" * is_sampled(self.bilm.config.vocab_size, self.settings.n_negative_samples)
         values = {
@@ -213,7 +242,7 @@ class Trainer:
             "loss": (forward + backward) / 2,
             f"forward_{sampled}perplexity": perplexity(forward),
             f"backward_{sampled}perplexity": perplexity(backward),
-            "learning_rate": lr,
+            "learning_rate": self.optimizer.lr,
             "tokens_per_second": progress.tokens_per_step / seconds,
             "seconds_left": (progress.total - progress.step) * seconds,
             "memory_mb": memory_in_use() / 2**20,
@@ -221,7 +250,7 @@ class Trainer:
         text = (
             f"step {progress.step:,}/{progress.total:,}  epoch {progress.epoch:.2f}  loss {values['loss']:.4f}  "
             f"{sampled.replace('_', ' ')}perplexity forward {perplexity(forward):.1f} backward {perplexity(backward):.1f}  "
-            f"lr {lr:.4g}  {values['tokens_per_second']:,.0f} tokens/s  "
+            f"lr {self.optimizer.lr:.4g}  {values['tokens_per_second']:,.0f} tokens/s  "
             f"{messages.format_duration(values['seconds_left'])} left  {values['memory_mb']:,.0f} MB"
         )
         self.log("training", text, values)
@@ -230,7 +259,7 @@ class Trainer:
         """Log text, append the values to log.jsonl, and their numbers to VisualDL's curves."""
         log.info(text)
         if self.ranks.is_main:
-            run_folder.append_log(self.settings.save_dir, event, self.progress.step, values)
+            self.folder.append_log(event, self.progress.step, values)
         for name, value in values.items() if self.curves else ():
             if isinstance(value, int | float):
                 self.curves.add_scalar(f"{event}/{name}", value, self.progress.step)

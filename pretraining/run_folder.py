@@ -1,108 +1,129 @@
-"""The folder of a pretraining run: its checkpoints, config.json, vocab.txt, and log.jsonl with the loss curve.
+"""The folder of a pretraining run: its checkpoints, names.json, and log.jsonl with the loss curve. Only rank 0 writes.
 
-source, step: the checkpoint that the run resumes from, and its step; None and 0 for a new run. Only rank 0 writes.
+Nothing else in the folder is touched.
 """
 
 import json
 import math
-from collections.abc import Mapping
-from contextlib import suppress
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from elmo import BiLM
 from elmo_core.display.figures import figure_file
 from elmo_core.files import disk
 from elmo_core.messages import UserError, join_names, log
 from elmo_core.text.text_files import read_lines
-from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import checkpoint
-from pretraining.meter import ADVICE
+
+LOG = "log.jsonl"
+UNFINISHED = re.compile(rf"\.(\d+|{re.escape(checkpoint.NAMES)}|{re.escape(LOG)})\.[0-9a-f]{{16}}\.tmp")
 
 
-def check_folder(folder: Path, source: Path | None, step: int, overwrite: bool) -> None:
-    """Raise if the folder cannot be written, or has checkpoints of another run and may not be overwritten."""
-    disk.check_output("--save_dir", folder / "config.json")
-    conflicting = _conflicting(folder, source, step)
-    if conflicting and not overwrite:
-        can_resume = any(prefix.with_name(f"{prefix.name}.pdopt").exists() for prefix in conflicting)
-        advice = f"Resume it with --init_from_ckpt={folder}, choose" if can_resume else "Choose"
-        raise UserError(
-            f"--save_dir {folder} holds checkpoints of an earlier run: {', '.join(prefix.name for prefix in conflicting)}. "
-            f"{advice} another --save_dir (and start from their weights with --finetune_from={folder}), or --overwrite them."
-        )
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Make the folder and hold its lock: one process at a time uses it."""
+    disk.check_output("--save_dir", folder / LOG)
     folder.mkdir(parents=True, exist_ok=True)
+    with disk.locked(folder / ".lock"):
+        yield
 
 
-def open_folder(folder: Path, source: Path | None, step: int, config: Mapping, vocabulary: Vocabulary) -> bool:
-    """Prepare the folder. A run that resumes from another folder copies its best model and log.
+def check(folder: Path, source: Path | None, overwrite: bool) -> None:
+    """Raise if the folder has checkpoints of another run that may not be overwritten, or files in their place.
 
-    Returns whether there is a best model; it is not kept if the run resumes from an earlier step.
+    source: the checkpoint that the run resumes from.
     """
-    for prefix in _conflicting(folder, source, step):
-        checkpoint.delete(prefix)
-    checkpoint.save_config(folder, config)
-    checkpoint.save_vocabulary(folder, vocabulary)
-    lines: list[dict] = []
-    if source:
-        best = source.parent / "best"
-        if not folder.samefile(source.parent) and checkpoint.exists(best) and checkpoint.step_of(best) <= step:
-            checkpoint.save(folder / "best", checkpoint.load_params(best), None, checkpoint.load_progress(best))
-        lines = _read_log(source.parent)
-    with disk.atomic_write(folder / "log.jsonl") as file:
-        for line in lines:
-            if line["step"] < step or (line["step"] == step and line["event"] != "start"):
-                file.write(json.dumps(line) + "\n")
-    return checkpoint.exists(folder / "best")
+    if checkpoint.exists(folder):
+        raise UserError(f"--save_dir {folder} is the folder of a model. Name another, for the checkpoints of this run.")
+    checkpoint.read_names(folder)
+    numbered = [path for path in folder.iterdir() if checkpoint.is_step(path.name) and not checkpoint.exists(path)]
+    others = [path.name for path in numbered if int(path.name) > _resumed_step(folder, source)]
+    if (folder / LOG).exists() and (folder / LOG).stat().st_size and not _read_log(folder):
+        others.append(LOG)
+    if others:
+        raise UserError(f"--save_dir {folder} has {join_names(others)}, of no run. Rename it, or name another folder.")
+    if (steps := _of_another_run(folder, source)) and not overwrite:
+        raise UserError(
+            f"--save_dir {folder} holds checkpoints of an earlier run: {join_names([*map(str, steps)])}. Continue it with "
+            f"--resume, choose another --save_dir (and start from their weights with --finetune_from={folder}), or "
+            "--overwrite them."
+        )
 
 
-def _conflicting(folder: Path, source: Path | None, step: int) -> list[Path]:
-    """Checkpoints of an earlier run: all in the folder or, if the run resumes from this folder, those of later steps.
-
-    In the latter case `best` alone does not conflict: it comes from lost steps of a killed run, which will be repeated.
-    """
-    prefixes = [folder / name for name in checkpoint.names(folder)]
-    if not prefixes or not source or not folder.samefile(source.parent):
-        return prefixes
-    later = [prefix for prefix in prefixes if checkpoint.step_of(prefix) > step]
-    return [] if [prefix.name for prefix in later] == ["best"] else later
+def _of_another_run(folder: Path, source: Path | None) -> list[int]:
+    """The steps of checkpoints that this run has not saved."""
+    return [step for step in checkpoint.steps(folder) if step > _resumed_step(folder, source)]
 
 
-def save(prefix: Path, bilm: BiLM, optimizer: Mapping | None, progress: Mapping, keep: int) -> None:
-    """Write a checkpoint and delete all numbered ones but the last `keep`. Raises if a weight is not finite."""
-    weights = bilm.state_dict()
-    if names := checkpoint.not_finite(weights):
-        raise UserError(f"step {progress['step']:,}: the model is not finite ({join_names(names, 3)}). {ADVICE}")
-    checkpoint.save(prefix, weights, optimizer, progress)
-    checkpoint.prune(prefix.parent, keep)
+def _resumed_step(folder: Path, source: Path | None) -> int:
+    """The last step whose checkpoint belongs to this run, if it resumes from this folder; otherwise -1."""
+    is_here = source and source.parent.samefile(folder) and checkpoint.is_step(source.name)
+    return int(source.name) if is_here else -1
 
 
-def append_log(folder: Path, event: str, step: int, values: Mapping) -> None:
-    """Append a line to log.jsonl: a JSON object with "event" start, training or evaluation. Only warns on failure."""
-    path = folder / "log.jsonl"
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"event": event, "step": step, **values}) + "\n")
-    except OSError as error:
-        log.warning(f"{path} could not be written: {error.strerror}. Training continues.")
+class RunFolder:
+    """Saves checkpoints, each with the model's configuration, its vocabulary and the settings of the training."""
 
+    def __init__(self, path: Path, keep: int, config, vocabulary, settings: Mapping):
+        self.path, self.keep, self.config, self.vocabulary, self.settings = path, keep, config, vocabulary, settings
 
-def plot(folder: Path) -> Path:
-    """Plot the perplexities in log.jsonl against the steps, as loss.png."""
-    path, events = folder / "loss.png", _read_log(folder)
-    with figure_file(path, (8, 5)) as figure:
-        axes = figure.subplots()
-        for event, marker in (("training", ""), ("evaluation", "o")):
-            lines = [line for line in events if line["event"] == event]
-            for key in lines[-1] if lines else ():
-                if key.startswith(("forward", "backward")):
-                    values, steps = ([_number(line.get(name)) for line in lines] for name in (key, "step"))
-                    axes.plot(steps, values, label=f"{event}: {key.replace('_', ' ')}", marker=marker)
-        axes.set(xlabel="step", ylabel="perplexity", yscale="log")
-        axes.legend()
-        axes.grid(alpha=0.3)
-        figure.tight_layout()
-    return path
+    def open(self, source: Path | None, step: int, best_step: int) -> bool:
+        """Delete what another run, or steps that will be repeated, have left: checkpoints, and lines of the log.
+
+        source, step: the checkpoint that the run resumes from. Returns whether there is a checkpoint of the best step.
+        """
+        for other in _of_another_run(self.path, source):
+            checkpoint.delete(self.path / str(other))
+        for path in self.path.iterdir():
+            if UNFINISHED.fullmatch(path.name):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        lines = _read_log(self.path) if checkpoint.steps(self.path) else []
+        with disk.atomic_write(self.path / LOG) as file:
+            for line in lines:
+                if line["step"] < step or (line["step"] == step and line["event"] != "start"):
+                    file.write(json.dumps(line) + "\n")
+        return best_step in checkpoint.steps(self.path)
+
+    def save(self, weights: Mapping, optimizer: Mapping, progress: Mapping, is_final: bool, advice: str) -> None:
+        """Write the checkpoint of this step, if there is none, and the names; delete all others but the last `keep`."""
+        folder, step = self.path / str(progress["step"]), progress["step"]
+        if not checkpoint.exists(folder):
+            training = self.settings, optimizer, progress
+            checkpoint.save_model(folder, self.config, weights, self.vocabulary, training, advice)
+        names = (
+            checkpoint.read_names(self.path) | {"best": progress["best_step"]} | ({"final": step} if is_final else {})
+        )
+        existing = checkpoint.steps(self.path)
+        checkpoint.write_names(self.path, {name: step for name, step in names.items() if step in existing})
+        checkpoint.prune(self.path, self.keep)
+
+    def append_log(self, event: str, step: int, values: Mapping) -> None:
+        """Append a line to log.jsonl: a JSON object with "event" start, training or evaluation. Only warns on failure."""
+        try:
+            with (self.path / LOG).open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"event": event, "step": step, **values}) + "\n")
+        except OSError as error:
+            log.warning(f"{self.path / LOG} could not be written: {error.strerror}. Training continues.")
+
+    def plot(self) -> Path:
+        """Plot the perplexities in log.jsonl against the steps, as loss.png."""
+        path, events = self.path / "loss.png", _read_log(self.path)
+        with figure_file(path, (8, 5)) as figure:
+            axes = figure.subplots()
+            for event, marker in (("training", ""), ("evaluation", "o")):
+                lines = [line for line in events if line["event"] == event]
+                for key in lines[-1] if lines else ():
+                    if key.startswith(("forward", "backward")):
+                        values, steps = ([_number(line.get(name)) for line in lines] for name in (key, "step"))
+                        axes.plot(steps, values, label=f"{event}: {key.replace('_', ' ')}", marker=marker)
+            axes.set(xlabel="step", ylabel="perplexity", yscale="log")
+            axes.legend()
+            axes.grid(alpha=0.3)
+            figure.tight_layout()
+        return path
 
 
 def _number(value: Any) -> float:
@@ -111,7 +132,7 @@ def _number(value: Any) -> float:
 
 def _read_log(folder: Path) -> list[dict]:
     """Read log.jsonl, skipping a line that a kill has cut short."""
-    path, lines = folder / "log.jsonl", []
+    path, lines = folder / LOG, []
     for text in read_lines(path) if path.exists() else ():
         with suppress(ValueError, RecursionError):
             lines.append(disk.parse_json(text))

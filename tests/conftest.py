@@ -103,9 +103,9 @@ def readers_folder(tmp_path, monkeypatch) -> Path:
     """What a reader has by then: checkpoints, files of bilm-tf's form, some text, two published models that were fetched."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
-    for name in ("home/models/allennlp-small/final", "home/models/manylangs-zhs/final", "checkpoints/10000"):
-        prefix = tiny.save(tiny.random_bilm(), Path(name).parent, Path(name).name)
-    convert.main(["export", prefix, "--output=published"])
+    for name in ("home/models/allennlp-small", "home/models/manylangs-zhs", "checkpoints/10000"):
+        folder = tiny.save(tiny.random_bilm(), Path(name))
+    convert.main(["export", folder, "--output=published"])
     for name in ("options.json", "weights.hdf5"):
         shutil.copy(Path("published") / name, name)
     Path("sentences.txt").write_text("The first sentence .\n" * 9, encoding="utf-8")
@@ -117,7 +117,7 @@ def readers_folder(tmp_path, monkeypatch) -> Path:
         text = "".join(f"{n}只猫坐在河边。{n}只狗也来了,它们一起看河。\n" for n in range(500 * k, 500 * k + 500))
         Path(f"raw/{k}.txt").write_text(text, encoding="utf-8")
     settings = ClassifierSettings(hidden_dim=0, dropout=0.5, reads_elmo=True)
-    Classifier.create(settings=settings, classes=["bad", "good"], pretrained=PretrainedBiLM.from_path(prefix)).save(
+    Classifier.create(settings=settings, classes=["bad", "good"], pretrained=PretrainedBiLM.from_path(folder)).save(
         "model"
     )
     return tmp_path

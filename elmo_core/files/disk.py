@@ -7,14 +7,14 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from elmo_core.messages import UserError, log
 
-TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<id>[0-9a-f]{16})\.tmp")
+TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 
 
 def check_input(path: Path, expected: str, flag: str = "") -> None:
@@ -108,32 +108,23 @@ def atomic_write(path: str | Path, mode: str = "w", durable: bool = True) -> Ite
         path = path.resolve()
     _check_is_file(path, str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_name(path, os.urandom(8))
-    with cleanup_on_failure(path, [temporary]):
-        with create(temporary, mode, durable) as file:
-            yield file
-        rename(temporary, path)
+    options = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    with _renamed_to(path) as temporary, temporary.open(mode.replace("w", "x"), **options) as file:
+        yield file
+        file.flush()
+        if durable:
+            os.fsync(file.fileno())
 
 
-def copy(source: Path, target: Path, link: bool = False) -> None:
-    """Copy a file. The copy appears when it is complete.
-
-    link: make a hard link instead, if the file system can. Only for files that are never written in place but replaced by
-    renaming, like everything here.
-    """
-    source = source.resolve()
-    if source == target.resolve() or (link and target.exists() and target.samefile(source)):
+def copy(source: Path, target: Path) -> None:
+    """Copy a file. The copy appears when it is complete."""
+    if source.resolve() == target.resolve():
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_name(target, os.urandom(8))
-    with cleanup_on_failure(target, [temporary]):
-        if link:
-            with suppress(OSError):  # another file system
-                os.link(source, temporary)
-        if not temporary.exists():
-            log.info(f"copying {source} to {target} ({source.stat().st_size / 1e6:,.1f} MB)")
-            shutil.copyfile(source, temporary)
-        rename(temporary, target)
+    log.info(f"copying {source} to {target} ({source.stat().st_size / 1e6:,.1f} MB)")
+    with _renamed_to(target) as temporary:
+        shutil.copyfile(source, temporary)
+        sync(temporary)
 
 
 @contextmanager
@@ -143,45 +134,49 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     If the block ends with an error, nothing is left.
     """
     path = path.resolve()
-    temporary = temporary_name(path, os.urandom(8))
-    with cleanup_on_failure(path, [temporary]):
+    with _renamed_to(path) as temporary:
         temporary.mkdir(parents=True)
         yield temporary
         for part in [*temporary.rglob("*"), temporary]:
-            _sync(part)
-        with suppress(FileNotFoundError):
-            path.rmdir()  # an empty folder, which Windows would not replace
-        rename(temporary, path)
-
-
-def temporary_name(path: Path, save_id: bytes) -> Path:
-    return path.with_name(f".{path.name}.{save_id.hex()}.tmp")
-
-
-def temporaries(folder: Path) -> list[tuple[Path, re.Match]]:
-    """Temporary files in a folder, with the match of their names: groups `name` and `id`."""
-    matches = ((path, TEMPORARY.fullmatch(path.name)) for path in folder.iterdir())
-    return [(path, match) for path, match in matches if match]
+            sync(part)
 
 
 @contextmanager
-def create(temporary: Path, mode: str, durable: bool = True) -> Iterator[IO]:
-    """Create a new file and yield it open. If `durable`, its content is on the disk when the block ends."""
-    options = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
-    with temporary.open(mode.replace("w", "x"), **options) as file:
-        yield file
-        file.flush()
-        if durable:
-            os.fsync(file.fileno())
+def _renamed_to(path: Path) -> Iterator[Path]:
+    """Yield a temporary name for a file or folder, which the block creates. It is then renamed, or removed on failure."""
+    temporary = temporary_name(path)
+    try:
+        yield temporary
+        rename(temporary, path)
+    except BaseException as error:
+        if temporary.is_dir():
+            shutil.rmtree(temporary, ignore_errors=True)
+        else:
+            temporary.unlink(missing_ok=True)
+        if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        free = f"{shutil.disk_usage(path.parent).free / 1e6:,.1f} MB are free in {path.parent}"
+        raise UserError(
+            f"{path} could not be written, the disk is full: {free}. Existing files are intact. Free some space."
+        ) from error
+
+
+def temporary_name(path: Path) -> Path:
+    """Return a new name beside a path, for what is not complete."""
+    return path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
+
+
+def is_temporary(path: Path) -> bool:
+    return bool(TEMPORARY.fullmatch(path.name))
 
 
 def rename(temporary: Path, path: Path) -> None:
     """Rename a file or folder, and sync its parent folder to the disk."""
     temporary.replace(path)
-    _sync(path.parent)
+    sync(path.parent)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Wait until a file's data, or a folder's list of names, is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -191,25 +186,6 @@ def _sync(path: Path) -> None:
             raise  # some network file systems cannot sync folders
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def cleanup_on_failure(path: Path, temporaries: Collection[Path]) -> Iterator[None]:
-    """Remove what is temporary if the block fails. If the disk is full, the error says how much space is left."""
-    try:
-        yield
-    except BaseException as error:
-        for temporary in temporaries:
-            if temporary.is_dir():
-                shutil.rmtree(temporary, ignore_errors=True)
-            else:
-                temporary.unlink(missing_ok=True)
-        if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        free = f"{shutil.disk_usage(path.parent).free / 1e6:,.1f} MB are free in {path.parent}"
-        raise UserError(
-            f"{path} could not be written, the disk is full: {free}. Existing files are intact. Free some space."
-        ) from error
 
 
 class FileLocked(UserError):
@@ -222,7 +198,7 @@ def locked(path: Path) -> Iterator[None]:
 
     The file stays: if it were removed, one process could lock the removed file and another a new one.
     """
-    with path.open("wb") as file:
+    with path.open("ab") as file:
         lock(file.fileno(), path.parent)
         yield
 

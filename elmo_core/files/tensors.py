@@ -1,13 +1,15 @@
-"""Arrays in safetensors files, with a SHA-256 of their names, types, shapes and data in the metadata.
+"""Arrays in safetensors files, with a SHA-256 of everything in the metadata.
 
-Safetensors cannot hold code, and notices truncation; the checksum notices any other change of the arrays.
+Safetensors cannot hold code, and notice truncation; the checksum notices any other change.
 """
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, numpy, safe_open
@@ -15,13 +17,14 @@ from safetensors import SafetensorError, numpy, safe_open
 from elmo_core.files.disk import atomic_write, check_input
 from elmo_core.messages import UserError
 
-CHECKSUM = "sha256"
+CHECKSUM, VALUES = "sha256", "values"  # names of texts
+ARRAY = "array"  # stands for an array among the values
 
 
 def write_tensors(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] = MappingProxyType({})):
     """Write arrays of numbers or booleans, and texts by name. The file appears when it is complete on the disk."""
     arrays = {name: np.asarray(array, array.dtype.newbyteorder("="), order="C") for name, array in arrays.items()}
-    content = numpy.save(arrays, {**metadata, CHECKSUM: _checksum(arrays)})
+    content = numpy.save(arrays, {**metadata, CHECKSUM: _checksum(arrays, metadata)})
     with atomic_write(path, "wb") as file:
         file.write(content)
 
@@ -30,9 +33,51 @@ def read_tensors(path: Path) -> dict[str, np.ndarray]:
     """Read all arrays. Raises a UserError if the file is damaged or has no checksum."""
     with _opened(path) as file:
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dict
-    if read_metadata(path).get(CHECKSUM) != _checksum(arrays):
+    metadata = read_metadata(path)
+    if metadata.pop(CHECKSUM, None) != _checksum(arrays, metadata):
         raise _damage(path, "the checksum is wrong")
     return arrays
+
+
+def write_values(path: Path, values: Mapping[str, Any]) -> None:
+    """Write what JSON can hold, and arrays, in dictionaries and lists."""
+    arrays, rest = split_arrays(values)
+    write_tensors(path, arrays, {VALUES: json.dumps(rest)})
+
+
+def read_values(path: Path) -> dict[str, Any]:
+    """Read what `write_values` has written."""
+    arrays = read_tensors(path)
+    return join_arrays(json.loads(read_metadata(path)[VALUES]), arrays)
+
+
+def split_arrays(values: Any) -> tuple[dict[str, np.ndarray], Any]:
+    """Return the arrays in nested dictionaries and lists, by their path in these, and a copy that has the paths instead."""
+    arrays: dict[str, np.ndarray] = {}
+
+    def replace(value: Any, path: str) -> Any:
+        if isinstance(value, np.ndarray):
+            arrays[path] = value
+            return {ARRAY: path}
+        if isinstance(value, Mapping):
+            return {key: replace(part, f"{path}/{key}") for key, part in value.items()}
+        if isinstance(value, list | tuple):
+            return [replace(part, f"{path}/{k}") for k, part in enumerate(value)]
+        return value
+
+    rest = replace(values, "")
+    return arrays, rest
+
+
+def join_arrays(values: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """Undo `split_arrays`."""
+    if isinstance(values, list):
+        return [join_arrays(part, arrays) for part in values]
+    if not isinstance(values, dict):
+        return values
+    if values.keys() == {ARRAY}:
+        return arrays[values[ARRAY]]
+    return {key: join_arrays(part, arrays) for key, part in values.items()}
 
 
 def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -61,8 +106,8 @@ def _damage(path: Path, reason: str) -> UserError:
     return UserError(f"{path} is truncated or damaged ({reason}). Copy or create it again.")
 
 
-def _checksum(arrays: Mapping[str, np.ndarray]) -> str:
-    digest = hashlib.sha256()
+def _checksum(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> str:
+    digest = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype.name} {array.shape} ".encode())
         digest.update(array.reshape(-1).view(np.uint8))

@@ -107,28 +107,28 @@ class Ranks:
                 for weight in weights:
                     paddle.distributed.broadcast(weight, src=0)
 
-    def average_gradients(self, weights: Sequence, flag: bool = False) -> bool:
+    def average_gradients(self, weights: Sequence, request: int = 0) -> int:
         """Average all gradients over the ranks; those of tables cover the union of the rows that were read.
 
-        Returns whether the flag is true on any rank.
+        Returns the largest request (0 to 255) of any rank.
         """
         if self.size == 1:
-            return flag
+            return request
         dense = [weight for weight in weights if weight.grad is not None]
         tables = [weight for weight in weights if getattr(weight, "row_gradient", None) is not None]
-        rows, flag = self._union_of_rows(tables, flag)
+        rows, request = self._union_of_rows(tables, request)
         spread = [table.row_gradient.expand_to(ids) for table, ids in zip(tables, rows, strict=True)]
         means = self._means([*(weight.grad for weight in dense), *spread])
         for weight, mean in zip(dense, means, strict=False):
             weight.grad = mean
         for table, ids, mean in zip(tables, rows, means[len(dense) :], strict=True):
             table.row_gradient = table.row_gradient.with_rows(ids, mean)
-        return flag
+        return request
 
-    def _union_of_rows(self, tables: Sequence, flag: bool) -> tuple[list[np.ndarray], bool]:
-        """Return, per table, the unshared rows that any rank has read (ascending), and whether the flag is true on any rank.
+    def _union_of_rows(self, tables: Sequence, request: int) -> tuple[list[np.ndarray], int]:
+        """Return, per table, the unshared rows that any rank has read (ascending), and the largest request.
 
-        The flag shares the message, to save an all-reduce.
+        The request shares the message, to save an all-reduce.
         """
         # several tables may be read at the same rows
         distinct = {id(table.row_gradient.ids): table for table in tables}
@@ -136,10 +136,10 @@ class Ranks:
         marks = np.zeros(offsets[-1] + 1, np.uint8)
         for table, offset in zip(distinct.values(), offsets, strict=False):
             marks[offset + table.row_gradient.unshared_ids] = 1
-        marks[-1] = flag
-        *parts, flags = np.split(self._all_reduce(marks, paddle.distributed.ReduceOp.MAX), offsets[1:])
+        marks[-1] = request
+        *parts, requests = np.split(self._all_reduce(marks, paddle.distributed.ReduceOp.MAX), offsets[1:])
         rows = dict(zip(distinct, map(np.flatnonzero, parts), strict=True))
-        return [rows[id(table.row_gradient.ids)] for table in tables], bool(flags[0])
+        return [rows[id(table.row_gradient.ids)] for table in tables], int(requests[0])
 
     def _means(self, tensors: Sequence) -> list:
         """Average tensors over the ranks, in one message."""

@@ -84,18 +84,18 @@ def _has_amsgrad(adam: type) -> bool:
     return "amsgrad" in inspect.signature(adam).parameters
 
 
-def random_states(paddle) -> list[tuple]:
-    """The states of the current device's random generators, as plain values. Empty in Paddle 2.6, which hides them."""
+def random_states(paddle) -> list[list]:
+    """The states of the current device's random generators, as JSON has them. Empty in Paddle 2.6, which hides them."""
     states = [state.__getstate__() for state in paddle.get_rng_state()]
-    return [(*numbers, bytes(engine)) for *numbers, engine in states if isinstance(engine, list)]
+    return [list(state) for state in states if isinstance(state[-1], list)]
 
 
-def set_random_states(paddle, saved: Sequence[tuple]) -> None:
+def set_random_states(paddle, saved: Sequence[list]) -> None:
     """Restore the states that `random_states` has returned."""
     kind, states = type(paddle.get_rng_state()[0]), []
-    for *numbers, engine in saved:
+    for state in saved:
         states.append(kind.__new__(kind))
-        states[-1].__setstate__((*numbers, list(engine)))
+        states[-1].__setstate__(tuple(state))
     paddle.set_rng_state(states)
 
 

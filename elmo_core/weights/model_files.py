@@ -1,4 +1,4 @@
-"""Load a checkpoint's configuration, weights and vocabulary, and check that they belong together."""
+"""Load a model's configuration, weights and vocabulary, and check that they belong together."""
 
 from pathlib import Path
 
@@ -13,19 +13,21 @@ from elmo_core.weights import checkpoint, published
 
 
 def resolve(params: str | Path) -> Path:
-    """Resolve a prefix, file, folder or published model's name to a prefix. Models are downloaded on first use.
+    """Return the folder of a model, given as in `checkpoint.resolve` or by a published name. Those are downloaded once.
 
     An existing path takes precedence over a name.
     """
     if not isinstance(params, str | Path):
-        raise TypeError(f"found {type(params).__name__} {params!r:.60}, expected a checkpoint's path or model's name.")
+        raise TypeError(
+            f"found {type(params).__name__} {params!r:.60}, expected a checkpoint's path or a model's name."
+        )
     name = str(params)
-    if name in published.table() and not (Path(name).exists() or checkpoint.exists(Path(name))):
+    if name in published.table() and not Path(name).exists():
         return published.install(name)
     try:
         return checkpoint.resolve(params)
     except OSError as error:
-        raise UserError(f"{name:.80}: neither a checkpoint nor a published model ({error.strerror}).") from error
+        raise UserError(f"{name:.80}: neither a model nor the name of a published one ({error.strerror}).") from error
     except UserError as error:
         if names := published.similar(name):
             raise UserError(f"{error} Did you mean the published model {' or '.join(names)}?") from error
@@ -37,39 +39,39 @@ def vocabulary_words(params: str | Path | None) -> list[str]:
 
     params: as in `resolve`.
     """
-    path = resolve(params).parent / checkpoint.VOCABULARY if params else None
+    path = resolve(params) / checkpoint.VOCABULARY if params else None
     return Vocabulary.from_file(path).words if path and path.is_file() else []
 
 
 def read_model(
     params: str | Path, softmax: bool | None = False
 ) -> tuple[Path, ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
-    """Load a checkpoint (`params` as in `resolve`): its prefix, configuration, weights and vocabulary.
+    """Load a model (`params` as in `resolve`): its folder, configuration, weights and vocabulary.
 
     softmax: also load the softmax and its vocabulary, which a character model otherwise does not need; None: if it has one.
     """
-    prefix = resolve(params)
-    values = checkpoint.load_config(prefix.parent)
+    folder = resolve(params)
+    values = checkpoint.load_config(folder)
     try:
         config = ELMoConfig.from_dict(values.get("model"))
     except UserError as error:
-        raise UserError(f"{prefix.parent / 'config.json'}: {error}") from error
-    weights = checkpoint.load_params(prefix)
+        raise UserError(f"{folder / checkpoint.CONFIG}: {error}") from error
+    weights = checkpoint.load_params(folder)
     weights |= {name: array.astype(np.float32) for name, array in weights.items() if array.dtype == np.float16}
     has_softmax = any(name.startswith("softmax.") for name in weights)
     if softmax and not has_softmax:
         raise UserError(
-            f"{prefix}: this model has no softmax, only vectors. run_pretrain.py `finetune_from` `vocab_file` trains one."
+            f"{folder}: this model has no softmax, only vectors. run_pretrain.py `finetune_from` `vocab_file` trains one."
         )
     if softmax is None:
         softmax = has_softmax
     if not softmax:
         weights = {name: array for name, array in weights.items() if not name.startswith("softmax.")}
         if not config.needs_vocabulary:
-            return prefix, config, weights, None
+            return folder, config, weights, None
     training = values.get("training")
     identity = training.get("vocabulary") if isinstance(training, dict) else None  # None for imported models
-    return prefix, config, weights, _vocabulary(prefix.parent / checkpoint.VOCABULARY, config, identity)
+    return folder, config, weights, _vocabulary(folder / checkpoint.VOCABULARY, config, identity)
 
 
 def _code_points(path: Path, config: ELMoConfig) -> CodePoints:
@@ -85,7 +87,7 @@ def _vocabulary(path: Path, config: ELMoConfig, identity: str | None) -> Vocabul
     alphabet = Bytes(config.max_characters)
     if not config.vocab_size:
         return Vocabulary(SPECIAL_TOKENS, alphabet=alphabet)
-    check_input(path, "the vocabulary of the checkpoints next to it")
+    check_input(path, "the vocabulary of the model in this folder")
     if config.alphabet != "bytes":
         alphabet = _code_points(path.with_name(checkpoint.CHARACTERS), config)
     vocabulary = Vocabulary.from_file(path, alphabet)

@@ -3,7 +3,7 @@
 The others are downloaded, verified, converted and cached in $ELMO_HOME/models (default: the user's cache,
 $XDG_CACHE_HOME/elmo or ~/.cache/elmo):
 
-    NAME/          an ordinary checkpoint, which appears when it is converted and checked
+    NAME/          an ordinary model's folder, which appears when it is converted and checked
     NAME.sha256    checksums of the downloaded files, for `sha256sum --check`; later downloads must match
     .NAME.lock     held by the process that downloads
 """
@@ -72,15 +72,11 @@ class PublishedModel:
 
     @property
     def is_installed(self) -> bool:
-        return checkpoint.exists(self.prefix)
+        return checkpoint.exists(self.folder)
 
     @property
     def checksums(self) -> Path:
         return home() / f"{self.name}.sha256"
-
-    @property
-    def prefix(self) -> Path:
-        return self.folder / checkpoint.FINAL
 
 
 @cache
@@ -116,9 +112,9 @@ def mirrored(address: str) -> str:
     return f"{mirror.rstrip('/')}/{address.partition('://')[2]}" if mirror else address
 
 
-def name_of(prefix: Path) -> str | None:
-    """The name of the published model with this resolved prefix, if it is one."""
-    return next((name for name, model in table().items() if model.prefix.resolve() == prefix), None)
+def name_of(folder: Path) -> str | None:
+    """The name of the published model in this resolved folder, if it is one."""
+    return next((name for name, model in table().items() if model.folder.resolve() == folder), None)
 
 
 def similar(name: str) -> list[str]:
@@ -134,7 +130,7 @@ def find(name: str) -> PublishedModel:
 
 
 def install(name: str, files: str | Path | Sequence[str | Path] = (), sha256: str | Collection[str] = ()) -> Path:
-    """Install a published model, unless it is installed, and return the prefix of its checkpoint.
+    """Install a published model, unless it is installed, and return its folder.
 
     files: its files, or a folder or archive with them, to use instead of downloads.
     sha256: checksums of some or all of its files. An error if no file has one of them.
@@ -146,7 +142,7 @@ def install(name: str, files: str | Path | Sequence[str | Path] = (), sha256: st
         if local_files:
             log.warning(f"{name} is already installed in {model.folder}. The files are ignored.")
         _digests(model, [], sha256)
-        return model.prefix
+        return model.folder
     # not writable by others: compiled code is cached only in such folders
     home().parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     home().mkdir(exist_ok=True)
@@ -162,7 +158,7 @@ def install(name: str, files: str | Path | Sequence[str | Path] = (), sha256: st
                 shutil.rmtree(killed, ignore_errors=True)
             with tempfile.TemporaryDirectory(prefix=f".{name}.", suffix=".tmp", dir=home()) as folder:
                 _install(model, local_files, Path(folder), sha256)
-    return model.prefix
+    return model.folder
 
 
 def _install(model: PublishedModel, local_files: list[Path], folder: Path, sha256: Collection[str]) -> None:

@@ -21,7 +21,7 @@ from elmo_core.machine import runtime
 from elmo_core.machine.ranks import Ranks
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.settings import check_effects, make
-from elmo_core.weights import checkpoint, model_files
+from elmo_core.weights import model_files
 from elmo_tasks.classification.folds import Fold, make_folds, only_fold
 from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.classification.polarity import read_reviews
@@ -67,7 +67,7 @@ def cross_validate(
         log.setLevel("WARNING")
     save_dir, resume, began = options["save_dir"] and Path(options["save_dir"]), options["resume"], time.perf_counter()
     is_single, cache = protocol != "cv", FoldCache((results or save_dir) if protocol == "cv" else None)
-    is_saved = save_dir is not None and checkpoint.exists(save_dir / STATE)
+    is_saved = save_dir is not None and (save_dir / STATE).exists()
     if not save_dir and resume and not cache.is_interrupted:
         raise UserError("`resume`: there is no interrupted run to continue. Leave it out.")
     with runtime.on_device(runtime.device_name(options["device"])), ExitStack() as stack:

@@ -119,7 +119,7 @@ def pieces_of(scheme: str, labels: Labels, pretrained: PretrainedBiLM | None, wo
     """The vocabulary whose pieces the tokens are: in LAC's scheme, if words are spread over tokens, the biLM's."""
     if scheme != "lac" or not any(split_lac_label(name)[1] for name in labels):
         return None
-    vocabulary = Path(pretrained.prefix).parent / checkpoint.VOCABULARY if pretrained else None
+    vocabulary = Path(pretrained.folder) / checkpoint.VOCABULARY if pretrained else None
     return Vocabulary.from_file(vocabulary) if vocabulary and vocabulary.is_file() else words
 
 

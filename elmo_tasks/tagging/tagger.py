@@ -269,7 +269,7 @@ class Tagger(TrainedModel):
     def piece_splitter(self) -> PieceSplitter:
         if self.pieces:
             return PieceSplitter(self.pieces.words)
-        elmo_words = vocabulary_words(self.pretrained and self.pretrained.prefix)
+        elmo_words = vocabulary_words(self.pretrained and self.pretrained.folder)
         return PieceSplitter(self.words.words + elmo_words, whole=True)
 
     def _decoded(

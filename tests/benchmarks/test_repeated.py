@@ -90,14 +90,6 @@ def test_a_step_is_run_once_and_a_failure_ends_the_experiment(tmp_path):
     assert not after.target.exists()
 
 
-def test_an_interrupted_pretraining_is_resumed(tmp_path):
-    step = steps.Step(tmp_path / "final.pdparams", [], checkpoints=tmp_path)
-    command = ["run_pretrain.py", "--finetune_from=a", "--seed=1"]
-    assert steps.resumed(step, command) == command
-    (tmp_path / "step-1.pdparams").touch()
-    assert steps.resumed(step, command) == ["run_pretrain.py", "--seed=1", f"--init_from_ckpt={tmp_path}"]
-
-
 def test_a_folder_holds_results_of_one_kind_of_settings(tmp_path):
     steps.check_settings(tmp_path, {"data": "a", "vectors": None})
     steps.check_settings(tmp_path, {"data": "a", "vectors": "v"})

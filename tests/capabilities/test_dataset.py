@@ -302,9 +302,10 @@ def test_a_sample_of_the_words_is_looked_up_and_everything_counted(tmp_path, voc
 
 @pytest.mark.parametrize("input", ["char", "word"])
 @pytest.mark.parametrize(("batch_size", "steps"), [(1, 1), (2, 3), (5, 7), (3, 40)])
-def test_train_stream_equals_the_naive_one(tmp_path, vocabulary, input, batch_size, steps):
+def test_train_stream_equals_the_naive_one(tmp_path, vocabulary, monkeypatch, input, batch_size, steps):
+    monkeypatch.setattr(TrainStream, "_permutation", lambda stream, n, key: np.arange(n))
     corpus, sentences = write_shards(tmp_path / "c", 9, 4, 11)
-    stream = TrainStream(corpus, vocabulary, batch_size, steps, input, shuffle=False)
+    stream = TrainStream(corpus, vocabulary, batch_size, steps, input)
     naive = naive_batches(sentences * 30, batch_size, steps, vocabulary, input)
     for _ in range(20):
         batch = next(stream)
@@ -364,30 +365,29 @@ def test_rank_without_a_sentence(tmp_path, vocabulary):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "batch_size", "steps", "options", "ranks"),
+    ("sizes", "batch_size", "steps", "options", "rows"),
     [
         ((30, 40), 3, 5, {}, 0),
         ((1, 2, 1, 3, 1), 4, 6, {}, 0),
         ((5, 1, 6), 3, 4, {"input": "word"}, 0),
         ((7, 8, 9), 2, 6, {"rank": 1, "world_size": 2}, 0),
-        ((6, 7), 3, 8, {"shuffle": False, "seed": 3}, 0),
-        ((20, 20, 25), 4, 2, {}, 3),
+        ((6, 7), 3, 8, {"seed": 3}, 0),
+        ((20, 20, 25), 4, 2, {}, 15),
         ((5, 6, 4), 3, 4, {"noise": 0.5, "input": "char+word"}, 0),
-        ((20, 20, 25), 4, 2, {"noise": 0.5}, 3),
+        ((20, 20, 25), 4, 2, {"noise": 0.5}, 15),
     ],
 )
-def test_a_stream_resumes_exactly_anywhere(tmp_path, vocabulary, sizes, batch_size, steps, options, ranks):
-    """ranks: if any, the stream itself continues a run on so many, with more open sentences than it has rows."""
+def test_a_stream_resumes_exactly_anywhere(tmp_path, vocabulary, sizes, batch_size, steps, options, rows):
+    """rows: if any, the stream itself continues one with so many, and has more open sentences than rows."""
     write_shards(tmp_path / "c", *sizes)
 
     def make():
         return TrainStream(Corpus(tmp_path / "c"), vocabulary, batch_size, steps, **options)
 
     stream = make()
-    if ranks:
-        corpus = Corpus(tmp_path / "c")
-        earlier = [TrainStream(corpus, vocabulary, 5, steps, rank=rank, world_size=ranks) for rank in range(ranks)]
-        stream.seek(*([next(stream) for _ in range(6)][-1].position for stream in earlier))
+    if rows:
+        earlier = TrainStream(Corpus(tmp_path / "c"), vocabulary, rows, steps, **options)
+        stream.seek([next(earlier) for _ in range(2)][-1].position)
         assert len(stream.position["rows"]) > batch_size
     start = stream.position
     batches = [next(stream) for _ in range(60)]
@@ -470,37 +470,40 @@ def recorded(stream, read):
 
 @pytest.mark.parametrize("sizes", [(40,), (9, 12, 7, 6, 5)])
 @pytest.mark.parametrize("steps", [3, 11])
-@pytest.mark.parametrize("layouts", [[(2, 3), (1, 6)], [(1, 4), (3, 2)], [(4, 2), (2, 1), (3, 5)], [(1, 5), (1, 2)]])
-def test_another_number_of_ranks_or_rows_continues_with_what_is_left(tmp_path, vocabulary, sizes, steps, layouts):
-    """Every sentence is read once in every epoch.
-
-    layouts: (ranks, rows) of a run and of those that resume it, each with a longer unroll.
-    """
+@pytest.mark.parametrize("numbers", [[3, 6], [4, 2], [5, 2, 5]])
+def test_another_number_of_rows_continues_with_what_is_left(tmp_path, vocabulary, sizes, steps, numbers):
+    """Every sentence is read once in every epoch. numbers: of rows of a run, and of those that resume it."""
     corpus, sentences = write_shards(tmp_path / "c", *sizes)
-    read, seen, positions, n_rows = [], Counter(), [], 0
-    for number, (size, rows) in enumerate(layouts, 1):
-        streams = [
-            TrainStream(corpus, vocabulary, rows, 2 + number, rank=rank, world_size=size) for rank in range(size)
-        ]
-        if positions and size != len(positions):
-            before = np.concatenate([stream.seek(*positions) for stream in streams])
-            assert sorted(before[before >= 0]) == list(range(min(n_rows, size * rows)))
-        elif positions:
-            assert [stream.seek(*positions).tolist() for stream in streams] == [list(range(rows))]
-        for stream in streams:
-            recorded(stream, read)
+    read, seen, position = [], Counter(), None
+    for number, rows in enumerate(numbers, 1):
+        stream = TrainStream(corpus, vocabulary, rows, 2 + number)
+        if position:
+            kept = min(rows, numbers[number - 2])
+            assert stream.seek(position).tolist() == [*range(kept), *[-1] * (rows - kept)]
+        recorded(stream, read)
         n_batches = steps
-        while n_batches > 0 or (number == len(layouts) and min(stream._epoch for stream in streams) < 3):
+        while n_batches > 0 or (number == len(numbers) and stream._epoch < 3):
             n_batches -= 1
-            for batch in map(next, streams):
-                words = decode(batch.tokens, None)
-                seen.update(words[k] for k in batch.forward_input.ravel().tolist())
-        positions, n_rows = pickle.loads(pickle.dumps([stream.position for stream in streams])), size * rows
-    unfinished = Counter(f"未{file}-{sentence}" for p in positions for file, sentence, *_ in p["rows"].tolist())
+            batch = next(stream)
+            words = decode(batch.tokens, None)
+            seen.update(words[k] for k in batch.forward_input.ravel().tolist())
+        position = pickle.loads(pickle.dumps(stream.position))
+    unfinished = Counter(f"未{file}-{sentence}" for file, sentence, *_ in position["rows"].tolist())
     for epoch in range(3):
         assert Counter(word for e, word in read if e == epoch) == Counter(sentence[-1] for sentence in sentences)
     begun = Counter(word for _, word in read)
     assert all(0 <= begun[word] - seen[word] <= unfinished[word] for word in begun)
+
+
+def test_another_number_of_ranks_starts_the_epoch_again(tmp_path, vocabulary, messages):
+    corpus, _ = write_shards(tmp_path / "c", 9, 8)
+    stream = TrainStream(corpus, vocabulary, 2, 3)
+    while stream.position["epoch"] < 1:
+        next(stream)
+    other = TrainStream(corpus, vocabulary, 2, 3, world_size=2)
+    assert other.seek(next(stream).position).tolist() == [-1, -1]
+    assert (other.position["epoch"], other.position["shard"], other.position["sentence"]) == (1, 0, 0)
+    assert "beginning of epoch 1: world_size was 1, is 2" in messages()
 
 
 @pytest.mark.parametrize(

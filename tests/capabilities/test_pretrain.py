@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -18,15 +19,16 @@ import runs
 from project import PROJECT
 
 import run_pretrain
+from elmo_core.config import ELMoConfig
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
-from elmo_core.text.corpus import Corpus
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import checkpoint
-from pretraining import run, run_folder
+from pretraining import run, schedule
 from pretraining.meter import Meter
 from pretraining.perplexity import Score
+from pretraining.run_folder import RunFolder
 
 KINDS = list(itertools.product(("char", "word"), ("adagrad", "adam")))
 ON_RANKS = [("char", "adagrad"), ("word", "adam")]
@@ -45,14 +47,14 @@ def finished(corpus, tmp_path_factory):
     return folder
 
 
-def saved(folder: Path, suffix: str = ".pdparams") -> list[str]:
-    """The names of the checkpoints in a folder."""
-    return sorted(path.stem for path in folder.glob(f"*{suffix}"))
+def load(folder: Path) -> dict[str, np.ndarray]:
+    """The weights of a checkpoint, or of a folder's latest one."""
+    return checkpoint.load_params(checkpoint.resolve(folder))
 
 
-def step(folder: Path) -> int:
-    """The step of a folder's latest checkpoint."""
-    return checkpoint.load_progress(folder)["step"]
+def progress(folder: Path) -> dict:
+    """The progress of a checkpoint, or of a folder's latest one."""
+    return checkpoint.load_training(checkpoint.resolve(folder))[1]
 
 
 # Exact resume
@@ -72,9 +74,9 @@ OTHERS = [("char", "adam", {"noise": 0.4}), ("char", "adagrad", {"precision": "b
 def test_a_resumed_run_equals_one_that_never_stopped(corpus, tmp_path, input, optimizer, changes):
     whole, parts, kind = tmp_path / "whole", tmp_path / "parts", {"input": input, "optimizer": optimizer, **changes}
     runs.pretrain(runs.flags(corpus, whole, **kind))
-    assert checkpoint.load_progress(whole)["ranks"][0]["position"]["epoch"] > 0
+    assert progress(whole)["ranks"][0]["position"]["epoch"] > 0
     for stop in (8, 19, 26, None):  # two in the first epoch, one in the second
-        resume = {"init_from_ckpt": parts} if stop != 8 else {}
+        resume = {"init_from_ckpt": parts} if stop == 19 else {"resume": True}
         runs.pretrain(runs.flags(corpus, parts, **kind, **resume), stop_at=stop)
     runs.assert_same(whole / "final", parts / "final")
     runs.assert_same(whole / "best", parts / "best", checkpoint.load_params)
@@ -125,10 +127,10 @@ def test_another_number_of_processes(two_ranks, corpus, tmp_path, messages):
     with pytest.raises(UserError, match="world_size was 2, is 1"):
         run_pretrain.main(argv)
     runs.pretrain([*argv, "--allow_changes"])
-    assert step(tmp_path) == 12 and "from where it was left" in messages()
-    assert checkpoint.load_progress(tmp_path)["tokens"] == 8 * 70 + 4 * 35
+    assert checkpoint.steps(tmp_path)[-1] == 12 and "beginning of epoch 0: world_size was 2, is 1" in messages()
+    assert progress(tmp_path)["tokens"] == 4 * 35
     assert_ranks_agree(two_ranks / "grown")
-    assert [line["step"] for line in runs.log_lines(two_ranks / "grown", "training")] == [5, 10, 15, 20, 25, 30]
+    assert [line["step"] for line in runs.log_lines(two_ranks / "grown", "training")] == [25, 30]
 
 
 # Kills, signals, faults
@@ -148,7 +150,7 @@ def test_kills_change_nothing(corpus, tmp_path):
     print("seed", seed)
     generator = random.Random(seed)
     for kill in range(5):
-        argv = runs.flags(corpus, parts, **changes, init_from_ckpt=parts if saved(parts) else None)
+        argv = runs.flags(corpus, parts, **changes, resume=True)
         process = runs.start("run_pretrain.py", argv, output)
         if kill < 4:
             runs.wait_for_step(12 * kill + generator.randrange(1, 12), process, output)
@@ -160,7 +162,7 @@ def test_kills_change_nothing(corpus, tmp_path):
     assert [line["step"] for line in runs.log_lines(parts, "training")] == list(range(1, 71))
 
 
-def test_a_best_model_from_lost_steps_is_no_obstacle(corpus, finished, tmp_path, monkeypatch):
+def test_a_crash_costs_only_the_steps_since_the_last_checkpoint(corpus, finished, tmp_path, monkeypatch):
     add = Meter.add
 
     def crash(meter, step, *rest):
@@ -172,21 +174,21 @@ def test_a_best_model_from_lost_steps_is_no_obstacle(corpus, finished, tmp_path,
     with monkeypatch.context() as patched, pytest.raises(MemoryError):
         patched.setattr(Meter, "add", crash)
         run_pretrain.main(argv)
-    assert saved(tmp_path) == ["10", "best"]
-    runs.pretrain([*argv, f"--init_from_ckpt={tmp_path}"])
+    assert checkpoint.steps(tmp_path) == [10, 12]
+    runs.pretrain([*argv, "--resume"])
     runs.assert_same(tmp_path / "final", finished / "final")
     assert runs.log_lines(tmp_path, "training") == runs.log_lines(finished, "training")
 
 
 def test_a_log_that_cannot_be_written_does_not_end_the_run(corpus, finished, tmp_path, monkeypatch, messages):
-    append = run_folder.append_log
+    append = RunFolder.append_log
 
     def append_to_nothing(folder, *line):
-        (folder / "log.jsonl").unlink(missing_ok=True)
-        (folder / "log.jsonl").symlink_to(folder)
+        (folder.path / "log.jsonl").unlink(missing_ok=True)
+        (folder.path / "log.jsonl").symlink_to(folder.path)
         append(folder, *line)
 
-    monkeypatch.setattr(run_folder, "append_log", append_to_nothing)
+    monkeypatch.setattr(RunFolder, "append_log", append_to_nothing)
     runs.pretrain(runs.flags(corpus, tmp_path))
     runs.assert_same(tmp_path / "final", finished / "final")
     assert "log.jsonl could not be written" in messages()
@@ -210,9 +212,10 @@ def test_ctrl_c_saves_and_says_how_to_resume(corpus, tmp_path):
         run_pretrain.main([*argv, "--overwrite"])
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130
-    prefix = output.read_text(encoding="utf-8").splitlines()[-1].strip().removeprefix("--init_from_ckpt=")
-    assert checkpoint.resolve(tmp_path / "run") == Path(prefix)
-    assert int(Path(prefix).name) == step(tmp_path / "run") >= 2
+    *_, stopped, advice = output.read_text(encoding="utf-8").splitlines()
+    folder = checkpoint.resolve(tmp_path / "run")
+    assert f"saved as {folder}." in stopped and "--resume" in advice
+    assert int(folder.name) == progress(folder)["step"] >= 2
 
 
 @pytest.mark.ranks
@@ -234,7 +237,7 @@ def test_ranks_whose_launcher_ends_stop_and_save(corpus, tmp_path, number):
     finally:
         for rank in filter(is_running, ranks):
             os.kill(int(rank), signal.SIGKILL)
-    assert checkpoint.step_of(checkpoint.resolve(tmp_path / "run")) >= 3
+    assert checkpoint.steps(tmp_path / "run")[-1] >= 3
 
 
 def is_running(pid: str) -> bool:
@@ -253,14 +256,14 @@ def test_a_second_ctrl_c_stops_at_once(corpus, tmp_path, monkeypatch):
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         run_pretrain.main(runs.flags(corpus, tmp_path))
-    assert not saved(tmp_path) and signal.getsignal(signal.SIGINT) is before
+    assert not checkpoint.steps(tmp_path) and signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_failed_evaluation_costs_no_steps(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "evaluate", mock.Mock(side_effect=FileNotFoundError("dev.txt")))
     with pytest.raises(FileNotFoundError):
         run_pretrain.main(runs.flags(corpus, tmp_path, max_steps=30))
-    assert saved(tmp_path) == ["12"]
+    assert checkpoint.steps(tmp_path) == [12]
 
 
 def test_ranks_with_other_flags_are_an_error():
@@ -287,9 +290,9 @@ def test_an_evaluation_does_not_delay_a_stop_and_is_repeated(corpus, tmp_path, m
     monkeypatch.setattr(run, "evaluate", interrupted)
     with pytest.raises(SystemExit):
         run_pretrain.main(argv)
-    assert saved(tmp_path / "run") == ["12"] and not runs.log_lines(tmp_path / "run", "evaluation")
+    assert checkpoint.steps(tmp_path / "run") == [12] and not runs.log_lines(tmp_path / "run", "evaluation")
     monkeypatch.setattr(run, "evaluate", evaluate)
-    runs.pretrain([*argv, f"--init_from_ckpt={tmp_path / 'run'}"])
+    runs.pretrain([*argv, "--resume"])
     assert runs.log_lines(tmp_path / "run", "evaluation") == runs.log_lines(whole, "evaluation")
 
 
@@ -297,10 +300,10 @@ def poison(monkeypatch, at: int) -> None:
     """A weight becomes not a number in the step."""
     average, steps = Ranks.average_gradients, itertools.count(1)
 
-    def poisoned(ranks, weights, flag):
+    def poisoned(ranks, weights, request):
         if next(steps) == at:
             weights[-1].set_value(paddle.full_like(weights[-1], float("nan")))
-        return average(ranks, weights, flag)
+        return average(ranks, weights, request)
 
     monkeypatch.setattr(Ranks, "average_gradients", poisoned)
 
@@ -320,15 +323,15 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_is_not_saved(corpus, tmp_pa
     late = {"save_freq": 8, "eval_freq": 100, "log_freq": 100, **(due or {})}
     with pytest.raises(UserError, match=r"step 10: .* not finite .*/train/\d\.txt"):
         run_pretrain.main(runs.flags(corpus, tmp_path, **late))
-    assert saved(tmp_path) == (["8"] if late["save_freq"] == 8 else [])
+    assert checkpoint.steps(tmp_path) == ([8] if late["save_freq"] == 8 else [])
 
 
 @pytest.mark.parametrize("freq", ["save_freq", "eval_freq"])
 def test_weights_that_are_not_finite_are_not_saved(corpus, tmp_path, monkeypatch, freq):
     poison(monkeypatch, at=9)
-    with pytest.raises(UserError, match=r"step 9: .*not finite"):
+    with pytest.raises(UserError, match=r"(step 9:|9 is not saved:) .*not finite"):
         run_pretrain.main(runs.flags(corpus, tmp_path, **{"eval_freq": 100, freq: 9}))
-    assert not saved(tmp_path)
+    assert not checkpoint.steps(tmp_path)
 
 
 # Other starts
@@ -336,10 +339,10 @@ def test_weights_that_are_not_finite_are_not_saved(corpus, tmp_path, monkeypatch
 
 def test_finetuning_with_the_same_vocabulary_starts_from_the_weights(corpus, finished, tmp_path):
     runs.pretrain(runs.flags(corpus, tmp_path, finetune_from=finished, max_steps=1, lr=1e-12, vocab_file=None))
-    before = checkpoint.load_params(finished / "final")
-    assert step(tmp_path) == 1
-    assert (tmp_path / "vocab.txt").read_bytes() == (corpus / "vocab.txt").read_bytes()
-    for name, array in checkpoint.load_params(tmp_path / "final").items():
+    before = load(finished / "final")
+    assert checkpoint.steps(tmp_path) == [1]
+    assert (tmp_path / "1" / "vocab.txt").read_bytes() == (corpus / "vocab.txt").read_bytes()
+    for name, array in load(tmp_path / "final").items():
         np.testing.assert_allclose(array, before[name], atol=1e-9, err_msg=name)
 
 
@@ -352,7 +355,7 @@ def test_finetuning_with_another_vocabulary_keeps_the_rows_of_known_words(corpus
     changes = {"finetune_from": tmp_path / "1", "vocab_file": tmp_path / "new.txt", "max_steps": 1, "lr": 1e-12}
     runs.pretrain(runs.flags(corpus, tmp_path / "2", **changes))
     assert f"{len(new) - 2} of {len(new)} words known" in messages()
-    before, after = (checkpoint.load_params(tmp_path / name / "final") for name in "12")
+    before, after = (load(tmp_path / name / "final") for name in "12")
     tables = {name for name in after if after[name].shape[0] == len(new)}
     assert tables == {"softmax.weight", "softmax.bias"} | (
         {"token_encoder.embedding.weight"} if input == "word" else set()
@@ -367,13 +370,13 @@ def test_finetuning_with_another_vocabulary_keeps_the_rows_of_known_words(corpus
 
 def test_finetuning_adds_a_missing_softmax(corpus, finished, tmp_path, messages):
     """Most published models have none."""
-    weights = checkpoint.load_params(finished / "final")
-    checkpoint.save_config(tmp_path, {"model": {**checkpoint.load_config(finished)["model"], "vocab_size": 0}})
+    folder = checkpoint.resolve(finished)
+    weights, config = load(folder), ELMoConfig.from_dict(checkpoint.load_config(folder)["model"])
     bare = {name: array for name, array in weights.items() if not name.startswith("softmax.")}
-    checkpoint.save(tmp_path / "bare", bare)
+    checkpoint.save_model(tmp_path / "bare", replace(config, vocab_size=0), bare)
     flags = runs.flags(corpus, tmp_path / "2", finetune_from=tmp_path / "bare", max_steps=1, lr=1e-12)
     runs.pretrain(flags)
-    after = checkpoint.load_params(tmp_path / "2" / "final")
+    after = load(tmp_path / "2" / "final")
     assert after["softmax.weight"].shape == weights["softmax.weight"].shape and "softmax" in messages()
     for name, array in bare.items():
         np.testing.assert_allclose(after[name], array, atol=1e-9, err_msg=name)
@@ -397,12 +400,12 @@ def test_word_vectors_fill_the_word_table(corpus, tmp_path, messages, changes):
     assert "10 of 40 words (25.0%)" in messages()
     vocabulary = Vocabulary.from_file(corpus / "vocab.txt")
     name = "embedding.weight" if changes["input"] == "word" else "words.weight"
-    table, plain = (checkpoint.load_params(tmp_path / run)[f"token_encoder.{name}"] for run in ("run", "plain"))
+    table, plain = (load(tmp_path / run)[f"token_encoder.{name}"] for run in ("run", "plain"))
     for word, vector in zip(words[:-1], vectors, strict=False):
         np.testing.assert_allclose(table[vocabulary.index[word]], vector, atol=1e-6)
     other = vocabulary.index[runs.WORDS[1]]
     np.testing.assert_allclose(table[other], plain[other], atol=1e-9)
-    resume = [f"--init_from_ckpt={tmp_path / 'run'}", "--pretrained_word_embeddings=nowhere.txt", "--max_steps=2"]
+    resume = ["--resume", "--pretrained_word_embeddings=nowhere.txt", "--max_steps=2"]
     runs.pretrain([*argv, *resume])
     assert "--pretrained_word_embeddings is not read" in messages()
 
@@ -421,64 +424,174 @@ def test_the_learning_rate_is_by_default_that_of_the_optimizer(tmp_path, given, 
     assert run.PretrainingSettings(save_dir=tmp_path, batch_size=1, unroll_steps=1, seed=1, **given).lr == lr
 
 
+def content(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def best_of(folder: Path) -> tuple[int, float]:
+    saved = progress(folder / "best")
+    assert saved["best_step"] == saved["step"] == checkpoint.read_names(folder)["best"]
+    return saved["best_step"], pytest.approx(saved["best"])
+
+
 def test_patience_ends_a_run_whose_best_is_kept(corpus, tmp_path, monkeypatch, messages):
     scores(monkeypatch, [30.0, 20.0, 25.0, 22.0, 21.0, 19.0, 18.0])
-    argv = runs.flags(corpus, tmp_path, eval_freq=2, patience=3)
+    argv = runs.flags(corpus, tmp_path, eval_freq=2, patience=3, resume=True)
     runs.pretrain(argv, stop_at=7)  # the stop is no evaluation
-    runs.pretrain([*argv, f"--init_from_ckpt={tmp_path}"])
+    runs.pretrain(argv)
     assert "3 evaluations without improvement" in messages()
-    assert checkpoint.load_progress(tmp_path / "best") == {"step": 4, "best": pytest.approx(20.0)}
-    assert step(tmp_path) == 10
+    assert best_of(tmp_path) == (4, 20.0)
+    assert checkpoint.read_names(tmp_path) == {"best": 4, "final": 10}
 
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    runs.pretrain([*argv, f"--init_from_ckpt={tmp_path}"])
+    before = content(tmp_path)
+    runs.pretrain(argv)
     assert "nothing is left to do" in messages()
-    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    runs.pretrain([*argv, "--patience=4", "--max_steps=14", f"--init_from_ckpt={tmp_path}"])
-    assert checkpoint.load_progress(tmp_path / "best") == {"step": 14, "best": pytest.approx(18.0)}
+    assert before == content(tmp_path)
+    runs.pretrain([*argv, "--patience=4", "--max_steps=14"])
+    assert best_of(tmp_path) == (14, 18.0)
 
 
 def test_a_run_resumed_before_its_best_model_finds_another(corpus, tmp_path, monkeypatch):
     scores(monkeypatch, [20.0, 10.0, 25.0])
     argv = runs.flags(corpus, tmp_path, eval_freq=4, save_freq=6, max_steps=8)
     runs.pretrain(argv)
-    assert checkpoint.load_progress(tmp_path / "best") == {"step": 8, "best": pytest.approx(10.0)}
+    assert best_of(tmp_path) == (8, 10.0)
+    shutil.rmtree(tmp_path / "4")
     runs.pretrain([*argv, f"--init_from_ckpt={tmp_path / '6'}", "--overwrite"])
-    assert checkpoint.load_progress(tmp_path / "best") == {"step": 8, "best": pytest.approx(25.0)}
+    assert best_of(tmp_path) == (8, 25.0)
 
 
-def test_a_run_resumed_in_another_folder_copies_its_best_model_and_log(corpus, finished, tmp_path, monkeypatch):
+def test_a_kill_before_the_names_are_written_loses_no_name(corpus, tmp_path, monkeypatch):
+    scores(monkeypatch, [20.0, 30.0])
+    argv = runs.flags(corpus, tmp_path, eval_freq=4, max_steps=8, resume=True)
+    monkeypatch.setattr(checkpoint, "write_names", mock.Mock(side_effect=MemoryError))
+    with pytest.raises(MemoryError):
+        runs.pretrain(argv)
+    monkeypatch.undo()
+    scores(monkeypatch, [30.0])
+    runs.pretrain(argv)
+    assert best_of(tmp_path) == (4, 20.0) and checkpoint.read_names(tmp_path) == {"best": 4, "final": 8}
+
+
+def test_a_run_resumed_in_another_folder_begins_its_log_and_its_best(corpus, finished, tmp_path, monkeypatch):
     scores(monkeypatch, [1000.0])
-    earlier = shutil.copytree(finished, tmp_path / "earlier")
-    with (earlier / "log.jsonl").open("ab") as file:
-        file.write(b'{"event": "trai')  # cut short by a kill
-    runs.pretrain(runs.flags(corpus, tmp_path / "run", max_steps=31, eval_freq=31, init_from_ckpt=earlier))
-    assert checkpoint.load_progress(tmp_path / "run" / "best") == checkpoint.load_progress(finished / "best")
-    runs.assert_same(tmp_path / "run" / "best", finished / "best", checkpoint.load_params)
-    assert [line["step"] for line in runs.log_lines(tmp_path / "run", "training")] == [5, 10, 15, 20, 25, 30, 31]
+    runs.pretrain(runs.flags(corpus, tmp_path / "run", max_steps=31, eval_freq=31, init_from_ckpt=finished))
+    assert best_of(tmp_path / "run") == (31, 1000.0)
+    assert [line["step"] for line in runs.log_lines(tmp_path / "run", "training")] == [31]
 
 
-def test_the_last_checkpoints_are_kept(corpus, tmp_path):
+def test_a_line_of_the_log_that_a_kill_has_cut_is_dropped(corpus, tmp_path):
+    argv = runs.flags(corpus, tmp_path, max_steps=10, resume=True)
+    runs.pretrain(argv)
+    with (tmp_path / "log.jsonl").open("ab") as file:
+        file.write(b'{"event": "trai')
+    runs.pretrain([*argv, "--max_steps=15"])
+    assert [line["step"] for line in runs.log_lines(tmp_path, "training")] == [5, 10, 15]
+
+
+def test_the_last_checkpoints_are_kept(corpus, tmp_path, monkeypatch):
+    scores(monkeypatch, [1.0, 2.0, 2.0])
     runs.pretrain(runs.flags(corpus, tmp_path, save_freq=4, keep=3))
-    assert saved(tmp_path, ".pdopt") == ["20", "24", "28", "final"]
+    assert checkpoint.steps(tmp_path) == [12, 24, 28, 30]
+    assert checkpoint.read_names(tmp_path) == {"best": 12, "final": 30}
+
+
+def test_checkpoints_come_by_time_and_evaluations_in_a_tenth_of_it(corpus, tmp_path, monkeypatch):
+    """A step takes a second, an evaluation eight."""
+    now, step, evaluate = [0.0], run.Trainer._step, run.evaluate
+    monkeypatch.setattr(schedule.time, "monotonic", lambda: now[0])
+
+    def second(trainer, *batch):
+        now[0] += 1
+        return step(trainer, *batch)
+
+    def slow(*arguments):
+        now[0] += 8
+        return evaluate(*arguments)
+
+    monkeypatch.setattr(run.Trainer, "_step", second)
+    monkeypatch.setattr(run, "evaluate", slow)
+    monkeypatch.setattr(schedule, "SECONDS", 10)
+    monkeypatch.setattr(schedule, "STEPS", 15)
+    argv = runs.flags(corpus, tmp_path, max_steps=120, save_freq=None, eval_freq=None, keep=1000, log_freq=100)
+    runs.pretrain(argv)
+    evaluated = [line["step"] for line in runs.log_lines(tmp_path, "evaluation")]
+    assert evaluated[0] == 10 and evaluated[-1] == 120
+    assert 8 * (len(evaluated) - 1) <= 0.1 * now[0] + 8
+    assert (np.diff([0, *checkpoint.steps(tmp_path)]) <= 15).all()
+    assert len(checkpoint.steps(tmp_path)) < 60
+
+
+def test_an_epoch_ends_with_a_checkpoint(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(schedule, "SHARE", 1e9)
+    runs.pretrain(runs.flags(corpus, tmp_path, max_steps=60, save_freq=None, eval_freq=None))
+    (start,) = runs.log_lines(tmp_path, "start")
+    assert checkpoint.steps(tmp_path)[:2] == [start["steps_per_epoch"], 2 * start["steps_per_epoch"] - 1]
+    assert [line["step"] for line in runs.log_lines(tmp_path, "evaluation")] == checkpoint.steps(tmp_path)
 
 
 def test_an_earlier_run_is_not_overwritten_by_accident(corpus, tmp_path):
     argv = runs.flags(corpus, tmp_path, save_freq=10)
     runs.pretrain(argv)
-    (tmp_path / "mine.pdparams").write_bytes(b"of the user")
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    finetune = f"--finetune_from={tmp_path}"
-    for changes in ([], [finetune], [finetune, "--overwrite"], [f"--init_from_ckpt={tmp_path / '10'}"]):
+    before = content(tmp_path)
+    for changes in ([], [f"--finetune_from={tmp_path}"], [f"--init_from_ckpt={tmp_path / '10'}"]):
         with pytest.raises(UserError, match="--save_dir"):
             run_pretrain.main([*argv, *changes])
-        assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        assert before == content(tmp_path)
 
     runs.pretrain([*argv, f"--init_from_ckpt={tmp_path / '10'}", "--overwrite"], stop_at=11)
-    assert saved(tmp_path) == ["10", "11", "mine"]
+    assert checkpoint.steps(tmp_path) == [10, 11]
     runs.pretrain([*argv, "--overwrite"], stop_at=2)
-    assert saved(tmp_path) == ["2", "mine"]
+    assert checkpoint.steps(tmp_path) == [2]
     assert [line["step"] for line in runs.log_lines(tmp_path, "start")] == [0]
+
+
+def test_files_of_the_user_survive(corpus, tmp_path):
+    mine = {
+        "README.md",
+        "vocab.txt",
+        "words.txt",
+        "config.json",
+        "model/x",
+        ".x.tmp",
+        "12/notes",
+        ".lock",
+        "1.pdparams",
+    }
+    argv = runs.flags(corpus, tmp_path, save_freq=4, keep=1)
+    runs.pretrain(argv, stop_at=12)
+    before = {tmp_path / name: b"mine" for name in mine}
+    for path, text in before.items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(text)
+    runs.pretrain([*argv, "--resume"])
+    runs.pretrain([*argv, "--resume", "--max_steps=31"])
+    assert before.items() <= content(tmp_path).items()
+    (tmp_path / "12" / "notes").rename(tmp_path / "notes")
+    (tmp_path / "12").rmdir()
+    before[tmp_path / "notes"] = before.pop(tmp_path / "12" / "notes")
+    runs.pretrain([*argv, "--overwrite"])
+    assert before.items() <= content(tmp_path).items()
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "names.json", "2024/picture", "model.safetensors"])
+def test_a_folder_with_other_files_in_our_places_is_not_used(corpus, tmp_path, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text('{"mine": "yes"}')
+    for flag in ("--overwrite", "--resume"):
+        with pytest.raises(UserError, match=re.escape(str(tmp_path))):
+            run_pretrain.main([*runs.flags(corpus, tmp_path), flag])
+    assert content(tmp_path) == {tmp_path / name: b'{"mine": "yes"}', tmp_path / ".lock": b""}
+
+
+def test_what_killed_runs_have_left_is_removed(corpus, tmp_path):
+    left = [f".10.{'a' * 16}.tmp/model.safetensors", f".names.json.{'b' * 16}.tmp"]
+    others = [f".imported.{'c' * 16}.tmp/model.safetensors", ".10.tmp"]
+    for name in left + others:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    runs.pretrain(runs.flags(corpus, tmp_path, max_steps=1))
+    assert [name for name in left + others if (tmp_path / name).exists()] == others
 
 
 # What must be the same for a resumed run
@@ -508,7 +621,7 @@ def test_a_change_is_named_and_resumes_only_if_allowed(corpus, finished, tmp_pat
     with pytest.raises(UserError, match=f"{finished / '20'} .*{named}"):
         run_pretrain.main(argv)
     runs.pretrain([*argv, "--allow_changes"])
-    assert step(tmp_path) == 25 and re.search(named, messages())
+    assert checkpoint.steps(tmp_path)[-1] == 25 and re.search(named, messages())
     assert ("beginning of epoch 0" in messages()) == ("seed" in changes or "train_data_path" in changes)
 
 
@@ -542,7 +655,7 @@ def test_adams_rate_follows_the_new_end_and_says_so(corpus, tmp_path, messages):
     runs.pretrain(argv)
     rates = [line["learning_rate"] for line in runs.log_lines(tmp_path, "training")]
     np.testing.assert_allclose(rates, 0.1 * np.array([1 / 4, 2 / 4, 3 / 4, 1, *(k / 7 for k in range(6, 0, -1))]))
-    runs.pretrain([*argv, "--max_steps=12", f"--init_from_ckpt={tmp_path}"])
+    runs.pretrain([*argv, "--max_steps=12", "--resume"])
     assert "step 12 instead of 10" in messages()
 
 
@@ -554,27 +667,20 @@ def test_another_batch_size_continues_the_text(corpus, tmp_path, optimizer, chan
     argv = runs.flags(corpus, tmp_path / "run", **changes)
     runs.pretrain(argv, stop_at=24)
     argv += [f"--{name}={value}" for name, value in change.items()]
-    runs.pretrain([*argv, f"--init_from_ckpt={tmp_path / 'run'}", "--allow_changes"])
+    runs.pretrain([*argv, "--resume", "--allow_changes"])
     lines = runs.log_lines(tmp_path / "run", "training")
     size = 35 * next(iter(change.values())) // {"batch_size": 5, "unroll_steps": 7}[next(iter(change))]
     epoch = runs.log_lines(tmp_path / "run", "start")[0]["steps_per_epoch"] * 35  # rounded up
     tokens = [35 * line["step"] if line["step"] <= 24 else 24 * 35 + size * (line["step"] - 24) for line in lines]
     assert [line["step"] for line in lines] == list(range(1, len(lines) + 1))
     assert 2 * (epoch - 35) < tokens[-1] and tokens[-2] < 2 * epoch
-    assert checkpoint.load_progress(tmp_path / "run")["tokens"] == tokens[-1]
+    assert progress(tmp_path / "run")["tokens"] == tokens[-1]
     if optimizer == "adam":
         rates = np.array([line["learning_rate"] for line in lines]) / 0.001
         np.testing.assert_allclose(rates[:6], np.arange(1, 7) / 6)
         assert (np.diff(rates[5:]) < 0).all() and rates[-1] < 0.1
         left = (tokens[-1] - np.array(tokens[24:])) / (tokens[-1] - 6 * 35)
         np.testing.assert_allclose(rates[24:], left, atol=0.06)
-
-
-def test_a_resumed_run_does_not_count_its_text_again(corpus, finished, tmp_path, monkeypatch):
-    count = Corpus.count
-    monkeypatch.setattr(Corpus, "count", lambda text, *rest: None if len(text.paths) > 1 else count(text, *rest))
-    runs.pretrain(runs.flags(corpus, tmp_path, init_from_ckpt=finished / "20"))
-    runs.assert_same(tmp_path / "final", finished / "final")
 
 
 @pytest.mark.parametrize("input", ["char", "word"])
@@ -585,7 +691,7 @@ def test_accumulated_batches_equal_one_large_batch(corpus, tmp_path, input, opti
     runs.pretrain(runs.flags(corpus, tmp_path / "parts", batch_size=2, accumulate=3, eval_freq=100, **changes))
     whole, parts = (runs.log_lines(tmp_path / name, "training") for name in ("whole", "parts"))
     assert [line["loss"] for line in parts] == pytest.approx([line["loss"] for line in whole], rel=1e-5)
-    weights, expected = (checkpoint.load_params(tmp_path / name) for name in ("parts", "whole"))
+    weights, expected = (load(tmp_path / name) for name in ("parts", "whole"))
     for name, weight in weights.items():
         np.testing.assert_allclose(weight, expected[name], atol=1e-3 if optimizer == "adam" else 1e-5, err_msg=name)
 
@@ -610,7 +716,7 @@ def test_the_start_says_what_is_about_to_run(corpus, tmp_path, messages):
     text = [sentence.split() for path in (corpus / "train").glob("*.txt") for sentence in path.read_text().splitlines()]
     tokens, known = sum(map(len, text)), set((corpus / "vocab.txt").read_text().split())
     unknown = sum(token not in known for sentence in text for token in sentence) / tokens
-    weights = checkpoint.load_params(tmp_path)
+    weights = load(tmp_path)
     assert line["tokens"] == tokens and line["sentences"] == len(text) and line["vocabulary"] == 40
     assert line["unknown_share"] == pytest.approx(unknown) and unknown > 0
     assert line["steps_per_epoch"] == -(-(tokens + len(text)) // 35) and line["tokens_per_step"] == 35
@@ -679,14 +785,12 @@ def test_a_short_run_comes_near_the_best_possible(corpus, tmp_path):
 
 
 def test_a_damaged_or_partial_checkpoint_is_an_error(corpus, finished, tmp_path):
-    shutil.copytree(finished, tmp_path / "copy")
-    path = tmp_path / "copy" / "20.pdstate"
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(bytes(content))
-    for prefix, named in ((tmp_path / "copy" / "20", r"20\.pdstate"), (finished / "best", r"best\.pdopt")):
+    damaged, partial = (shutil.copytree(finished / "20", tmp_path / name) for name in ("damaged", "partial"))
+    (damaged / "progress.json").write_text((damaged / "progress.json").read_text().replace("1", "2"))
+    (partial / "progress.json").unlink()
+    for folder, named in ((damaged, r"progress\.json"), (partial, "partial has only weights")):
         with pytest.raises(UserError, match=named):
-            run_pretrain.main(runs.flags(corpus, tmp_path / "run", init_from_ckpt=prefix))
+            run_pretrain.main(runs.flags(corpus, tmp_path / "run", init_from_ckpt=folder))
 
 
 @pytest.mark.slow

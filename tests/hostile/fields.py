@@ -30,7 +30,7 @@ from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.tagging.data import Labels
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.word_vectors import WordVectors
-from pretraining import run_folder
+from pretraining.run_folder import RunFolder
 
 MOST = 3 << 30  # bytes beyond those of an idle process
 VALUES = ["-1", "0", "1000000000", "1e30", "0.5", '"x"', "[]", "{}", "null", "NaN", "true", "9" * 5000]
@@ -88,7 +88,7 @@ def options(folder: Path) -> tuple[Path, Read]:
 def log(folder: Path) -> tuple[Path, Read]:
     line = {"event": "training", "step": 5, "forward_perplexity": 9.5, "loss": 3, "learning_rate": 0.1}
     (folder / "log.jsonl").write_text(json.dumps(line), encoding="utf-8")
-    return folder / "log.jsonl", lambda: run_folder.plot(folder)
+    return folder / "log.jsonl", lambda: RunFolder(folder, 1, None, None, {}).plot()
 
 
 CONFIGS = {

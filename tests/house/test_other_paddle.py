@@ -94,8 +94,8 @@ def test_everything_answers_the_same(folder):
 
 def test_a_run_is_resumed(folder):
     runs.pretrain([*runs.flags(folder / "corpus", folder / "stopped"), f"--init_from_ckpt={folder / 'stopped'}"])
-    for load in (checkpoint.load_params, checkpoint.load_optimizer):
-        found, expected = load(folder / "stopped" / "final"), load(folder / "whole" / "final")
+    for load in (checkpoint.load_params, lambda folder: checkpoint.load_training(folder)[0]):
+        found, expected = (load(checkpoint.resolve(folder / name)) for name in ("stopped", "whole"))
         assert found.keys() == expected.keys()
         for name, array in found.items():
             np.testing.assert_allclose(array, expected[name], atol=1e-5, rtol=1e-5, err_msg=name)

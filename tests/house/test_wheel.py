@@ -61,7 +61,7 @@ def test_the_wheel_holds_the_library_and_the_scripts_in_a_folder(wheel):
         "elmo/py.typed",
         "elmo_core/network/fused.c",
         "elmo_core/display/shaded.html",
-        "elmo_core/models/zh-news/final.pdparams",
+        "elmo_core/models/zh-news/model.safetensors",
         "elmo_core/py.typed",
         "elmo_tasks/py.typed",
         "elmo_scripts/senses/page.html",

@@ -382,9 +382,8 @@ def test_substitutes_of_a_model_of_ones_own_and_mistakes(model, tmp_path):
     expected = ELMoEmbedder(model).substitutes(SENTENCES[0], 1)
     assert ELMoEmbedder(elmo.load_bilm(model, softmax=True)).substitutes(SENTENCES[0], 1) == expected
     no_softmax = ELMoEmbedder(elmo.load_bilm(model))
-    weights = checkpoint.load_params(model)
-    shutil.copytree(Path(model).parent, tmp_path / "no_softmax")
-    checkpoint.save(tmp_path / "no_softmax" / "1", {name: weights[name] for name in weights if "softmax" not in name})
+    bilm = no_softmax.bilm
+    checkpoint.save_model(tmp_path / "no_softmax", bilm.config, bilm.state_dict(), no_softmax.vocabulary)
     for embedder in (no_softmax, ELMoEmbedder(tmp_path / "no_softmax")):
         with pytest.raises(UserError, match="softmax"):
             embedder.substitutes(SENTENCES[0], 1)
@@ -543,13 +542,13 @@ def test_dropout_of_the_language_model_is_for_training_only():
 
 def test_another_vocabulary_of_the_same_size_is_an_error(tmp_path):
     bilm = tiny.random_bilm(input="word")
-    prefix, vocabulary = tiny.save(bilm, tmp_path), Vocabulary(tiny.WORDS)
+    folder, vocabulary = Path(tiny.save(bilm, tmp_path)), Vocabulary(tiny.WORDS)
     config = {"model": bilm.config.to_dict(), "training": {"vocabulary": vocabulary.identity}}
-    checkpoint.save_config(tmp_path, config)
-    assert elmo.load_bilm(prefix)[1].tokens == vocabulary.tokens
-    Vocabulary([*tiny.WORDS[:3], *sorted(tiny.WORDS[3:], reverse=True)]).save(tmp_path / "vocab.txt")
+    checkpoint.save_config(folder, config)
+    assert elmo.load_bilm(folder)[1].tokens == vocabulary.tokens
+    Vocabulary([*tiny.WORDS[:3], *sorted(tiny.WORDS[3:], reverse=True)]).save(folder / "vocab.txt")
     with pytest.raises(UserError, match=r"vocab\.txt"):
-        elmo.load_bilm(prefix)
+        elmo.load_bilm(folder)
 
 
 @pytest.mark.parametrize("name", COPIES)

@@ -14,6 +14,7 @@ from project import PROJECT
 
 from elmo import ELMoEmbedder
 from elmo_core.messages import UserError
+from elmo_core.weights import checkpoint
 
 sys.path.append(str(PROJECT / "LAC_demo"))
 
@@ -47,7 +48,8 @@ def folder(checkpoints, tmp_path, monkeypatch) -> Path:
     """The repository after `bash run.sh`, with a Python that only records its arguments."""
     for name in ("LAC_demo", "MRC_demo", "data"):
         shutil.copytree(PROJECT / name, tmp_path / name)
-    tiny.save(tiny.random_bilm(scale=1.0), tmp_path / "checkpoints" / "sample", "final")
+    tiny.save(tiny.random_bilm(scale=1.0), tmp_path / "checkpoints" / "sample" / "7")
+    checkpoint.write_names(tmp_path / "checkpoints" / "sample", {"final": 7})
     (tmp_path / "checkpoints" / "mrc").mkdir()  # as training would create it
     (tmp_path / "setup.sh").write_text("", encoding="utf-8")
     python = tmp_path / ".venv" / "bin" / "python"

@@ -26,6 +26,7 @@ import elmo
 import run_embed
 import run_eval
 from elmo_core.network.surprisal import Surprisals
+from elmo_core.weights import checkpoint
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.reading.reader import Reader
 from elmo_tasks.tagging.tagger import Tagger
@@ -264,7 +265,8 @@ def chinese_example() -> str:
 def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch, capsys):
     monkeypatch.setattr(sys, "path", [*sys.path])
     (readers_folder / "LAC_demo").symlink_to(PROJECT / "LAC_demo")
-    tiny.save(tiny.random_bilm(), readers_folder / "checkpoints" / "sample", "final")
+    tiny.save(tiny.random_bilm(), readers_folder / "checkpoints" / "sample" / "7")
+    checkpoint.write_names(readers_folder / "checkpoints" / "sample", {"final": 7})
     for flags in ("--input=sentences.txt --output=vectors.hdf5", "--vocab=vocab.txt --output=vocab_vectors.hdf5"):
         run_embed.main(["--init_from_ckpt=checkpoints", "--device=cpu", *flags.split()])
     encoding, predicting, network, _, published, reading, fixed, similar, tagger = [

@@ -12,7 +12,7 @@ from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.softmax import draw_candidates
 from elmo_core.text.tokens import LMBatch, Vocabulary
-from pretraining.optimizer import OPTIMIZERS
+from pretraining.run import OPTIMIZERS
 
 WORDS = [*tiny.WORDS, *(f"w{k}" for k in range(60))]
 KINDS = {"char": {}, "word": {"input": "word"}, "char+word": {"input": "char+word", "word_dim": 3}}

@@ -174,8 +174,8 @@ def free_ports(n: int) -> list[int]:
 
 def assert_same(one: Path, other: Path, *loads) -> None:
     """Check that two checkpoints have bitwise equal weights and, by default, optimizers."""
-    for load in loads or (checkpoint.load_params, checkpoint.load_optimizer):
-        found, expected = load(one), load(other)
+    for load in loads or (checkpoint.load_params, lambda folder: checkpoint.load_training(folder)[0]):
+        found, expected = (load(checkpoint.resolve(folder)) for folder in (one, other))
         assert found.keys() == expected.keys()
         for name, array in found.items():
             np.testing.assert_array_equal(array, expected[name], err_msg=name, strict=True)

@@ -1,5 +1,7 @@
 """Tiny random models with distinct, coprime dimensions, and their weights for the reference."""
 
+import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -118,12 +120,12 @@ def dense_gradient(weight: paddle.Tensor) -> np.ndarray:
     return gradient
 
 
-def save(bilm: BiLM, folder, name: str = "1") -> str:
-    """Save a checkpoint of the biLM; return its prefix."""
+def save(bilm: BiLM, folder) -> str:
+    """Save the biLM as a model in this folder, also over another and beside other files; return the folder."""
     from elmo_core.weights import checkpoint
 
-    folder.mkdir(parents=True, exist_ok=True)
-    checkpoint.save_config(folder, {"model": bilm.config.to_dict()})
-    Vocabulary(WORDS).save(folder / "vocab.txt")
-    checkpoint.save(folder / name, {key: weight.numpy() for key, weight in bilm.state_dict().items()})
-    return str(folder / name)
+    with tempfile.TemporaryDirectory() as other:
+        model = Path(other, "model")
+        checkpoint.save_model(model, bilm.config, bilm.state_dict(), Vocabulary(WORDS))
+        shutil.copytree(model, folder, dirs_exist_ok=True)
+    return str(folder)

@@ -350,7 +350,7 @@ def test_more_ranks_than_folds(folder, vectors, tmp_path):
     processes = runs.start_ranks("word2vec_base.py", [*argv, f"--save_dir={tmp_path / 'model'}"], tmp_path)
     assert [process.wait(timeout=120) for process in processes] == [0, 0], (tmp_path / "rank0").read_text()
     assert "only 1 of 2" in (tmp_path / "rank0").read_text(encoding="utf-8")
-    assert (tmp_path / "model" / "best.pdparams").exists()
+    assert (tmp_path / "model" / "model.safetensors").exists()
 
 
 # Interrupted runs

@@ -48,7 +48,7 @@ def folder(checkpoints, tmp_path_factory) -> Path:
     (folder / "passage.txt").write_text(TEXT, encoding="utf-8")
     (folder / "empty.txt").write_text("\n", encoding="utf-8")
     (folder / "v.txt").write_text("2 3\n老师 1 0 0\n医生 0 1 0\n", encoding="utf-8")
-    (folder / "model").symlink_to(Path(checkpoints["char"]).parent)
+    (folder / "model").symlink_to(checkpoints["char"])
     data = [f"--{name}_file={folder / 'data.json'}" for name in ("train", "dev")]
     save = ["--init_from_ckpt=none", f"--save_dir={folder / 'reader'}"]
     run_read.main(["train", *data, *save, *QUICK])

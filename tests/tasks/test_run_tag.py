@@ -356,7 +356,7 @@ MISTAKES = [  # flags, pattern of the message
 @pytest.fixture(scope="module")
 def folder(checkpoints, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("mistakes")
-    (folder / "model").symlink_to(Path(checkpoints["char"]).parent)
+    (folder / "model").symlink_to(checkpoints["char"])
     contents = {"train": columns(9, 0), "dev": columns(9, 1), "one_label": "a O\n\nb O\n", "one_sentence": "a O\nb x\n"}
     for name, text in contents.items():
         (folder / name).write_text(text, encoding="utf-8")

@@ -3,14 +3,12 @@
 import dataclasses
 import json
 import multiprocessing
-import os
 import pickle
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from inspect import isfunction
 from pathlib import Path
-from unittest import mock
 
 import pytest
 import tiny
@@ -119,12 +117,12 @@ def test_the_format_of_the_folder(build, checkpoints, tmp_path):
     attention = {"similarity.0.weight", "similarity.1.weight", "similarity.1.bias", "similarity_product"}
     attention |= {f"{part}.{weight}" for part in ("projection", "merge", "ends") for weight in ("weight", "bias")}
     dictionaries = ["labels.txt", "pieces.txt", "vocab.txt"]
-    elmo = {"config.json", "final.pdparams", "vocab.txt"}
+    elmo = {"config.json", "model.safetensors", "vocab.txt"}
     for kind, files, names in (("tagger", dictionaries, crf), ("reader", ["vocab.txt"], attention)):
         model, folder = build(f"frozen {kind}"), tmp_path / kind
         model.save(folder)
         assert sorted(path.name for path in folder.iterdir()) == sorted(
-            ["best.pdparams", "config.json", "elmo", *files]
+            ["config.json", "elmo", "model.safetensors", *files]
         )
         assert {path.name for path in (folder / "elmo").iterdir()} == elmo
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -194,16 +192,12 @@ def test_a_damaged_config_is_an_error_with_file_and_field(build, tmp_path, kind,
 
 
 def test_a_folder_can_be_moved(build, checkpoints, tmp_path, monkeypatch, messages):
-    """It holds its biLM, as a hard link or, on another file system, a copy, and a copy of its word vectors."""
-    source = Path(f"{checkpoints['word']}.pdparams")
-    for k, name in enumerate(("linked", "copied")):
-        if name == "copied":
-            monkeypatch.setattr(os, "link", mock.Mock(side_effect=OSError))
-        build("frozen tagger").save(tmp_path / name / "tagger")
-        build("reader").save(tmp_path / name / "reader")
-        weights, vectors = tmp_path / name / "tagger/elmo/final.pdparams", tmp_path / name / "reader/word_vectors.txt"
-        assert weights.samefile(source) == (name == "linked") and not vectors.samefile(tmp_path / "v.txt")
-        assert messages().count("copying") == (1, 5)[k]
+    """It holds copies of its biLM and its word vectors."""
+    source = Path(checkpoints["word"])
+    build("frozen tagger").save(tmp_path / "copied" / "tagger")
+    build("reader").save(tmp_path / "copied" / "reader")
+    copied = tmp_path / "copied/tagger/elmo/model.safetensors", tmp_path / "copied/reader/word_vectors.txt"
+    assert not copied[0].samefile(source / "model.safetensors") and not copied[1].samefile(tmp_path / "v.txt")
     expected = answers(build("frozen tagger")), answers(build("reader"))
     shutil.move(tmp_path / "copied", tmp_path / "moved")
     (tmp_path / "v.txt").unlink()
@@ -211,7 +205,7 @@ def test_a_folder_can_be_moved(build, checkpoints, tmp_path, monkeypatch, messag
     with pytest.raises(UserError, match=r"a trained tagger, of elmo_tasks\.Tagger"):
         Reader(tmp_path / "moved/tagger")
     with pytest.raises(UserError, match="an ELMo"):
-        Tagger(source.parent)
+        Tagger(source)
     edit(tmp_path / "moved/tagger", lambda values: values.update(classifier=values.pop("tagger")))
     with pytest.raises(UserError, match="a trained classifier"):
         Tagger(tmp_path / "moved/tagger")
@@ -237,10 +231,7 @@ def test_a_published_model_is_named(tmp_path):
 def test_another_elmo_or_other_word_vectors(build, checkpoints, tmp_path):
     build("frozen tagger").save(tmp_path / "tagger")
     build("reader").save(tmp_path / "reader")
-    for path in Path(checkpoints["char"]).parent.iterdir():
-        name = "final.pdparams" if path.suffix == ".pdparams" else path.name
-        (tmp_path / "tagger/elmo" / name).unlink()
-        shutil.copy(path, tmp_path / "tagger/elmo" / name)
+    shutil.copytree(checkpoints["char"], tmp_path / "tagger/elmo", dirs_exist_ok=True)
     with pytest.raises(UserError, match=r"tagger/elmo is not the ELMo"):
         Tagger(tmp_path / "tagger")
     with (tmp_path / "v.txt").open("w", encoding="utf-8") as file:  # the user's own, in place, as gensim and `>` write
@@ -279,7 +270,7 @@ def test_a_model_whose_files_are_gone_is_not_saved(build, checkpoints, tmp_path,
     for name in ("frozen tagger moved", "reader moved"):
         shutil.rmtree(tmp_path / name)
     if is_replaced:
-        tiny.save(tiny.random_bilm(input="word", seed=2), tmp_path / "frozen tagger moved/elmo", "final")
+        tiny.save(tiny.random_bilm(input="word", seed=2), tmp_path / "frozen tagger moved/elmo")
         (tmp_path / "reader moved").mkdir()
         (tmp_path / "reader moved/word_vectors.txt").write_text("2 2\n他 5 5\n在 6 6\n", encoding="utf-8")
     for model, kind in zip(taggers, ("frozen tagger", "reader"), strict=True):
@@ -353,7 +344,7 @@ def test_a_process_killed_while_saving_leaves_no_mixture(build, tmp_path, monkey
             try:
                 new.save(folder)
             except KeyboardInterrupt:
-                with pytest.raises(UserError, match="best"):
+                with pytest.raises(UserError, match=r"model\.safetensors"):
                     Tagger(folder)
                 continue
         assert n == 5 and answers(Tagger(folder)) == answers(new)
@@ -396,6 +387,6 @@ def test_a_published_elmo_is_pickled_by_its_name(tmp_path, monkeypatch, tuned):
     assert (len(pickled) < 1_000_000) != tuned
     assert answers(pickle.loads(pickled)) == answers(tagger)
     if not tuned:
-        monkeypatch.setattr(published, "install", lambda _: Path(published.BUNDLED, "zh-news", "final"))
+        monkeypatch.setattr(published, "install", lambda _: Path(published.BUNDLED, "zh-news"))
         with pytest.raises(UserError, match="en-reviews is not the ELMo"):
             pickle.loads(pickled)

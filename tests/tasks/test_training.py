@@ -10,11 +10,11 @@ import run_finetune
 import run_read
 import run_tag
 from elmo_core.files import disk
+from elmo_core.files.tensors import read_tensors
 from elmo_core.machine import versions
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_core.weights import checkpoint
 from elmo_tasks import Reader, Tagger
 from elmo_tasks.pretrained import ELMoSettings
 from elmo_tasks.saved import LOCK, TrainedModel, check_model_folder, part
@@ -101,7 +101,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, messages, monkeypat
     paddle.seed(4)
     again, seen_again, resumed = fitted([so_far, *scores[stop:]], tmp_path / "run", resume=True, **settings)
     assert seen_again[1:] == seen[stop:] and (resumed.epoch, again.w) == (best.epoch, model.w) == (6, seen[5])
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["best.pdparams", "config.json"]
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["config.json", "model.safetensors"]
     with pytest.raises(UserError, match="no interrupted training"):
         check_model_folder(tmp_path / "run", "line", overwrite=False, resume=True)
 
@@ -125,7 +125,7 @@ def test_one_training_at_a_time_writes_a_folder(script, tmp_path):
             script.main(flags)
         assert [path.name for path in locked.iterdir()] == [LOCK]
     script.main(flags)
-    assert (folder / "best.pdparams").exists()
+    assert (folder / "model.safetensors").exists()
 
 
 def test_averaged_weights_are_scored_and_saved():
@@ -177,7 +177,7 @@ def test_of_several_values_the_best_is_kept(tmp_path):
     trained.clear()
     best = search(train, {"lr": list(scores)})
     assert trained == [(lr, False) for lr in scores] and best.settings == {"lr": 0.2} and best.epoch == 1
-    saved = checkpoint.load_params(tmp_path / "best")
+    saved = read_tensors(tmp_path / "model.safetensors")
     np.testing.assert_array_equal(saved["weight"], best.model.network.weight.numpy())
     trained.clear()
     with pytest.raises(UserError):  # of what would be continued, there is nothing

@@ -424,7 +424,7 @@ def test_an_empty_folder_is_filled_unless_it_is_the_current_one(tmp_path, monkey
     refused(import_flags(tmp_path / "in", Path()), "--output .", tmp_path)
     monkeypatch.chdir(tmp_path)
     convert.main(import_flags(tmp_path / "in", tmp_path / "empty"))
-    assert (tmp_path / "empty" / "final.pdparams").exists()
+    assert (tmp_path / "empty" / "model.safetensors").exists()
 
 
 # Damage

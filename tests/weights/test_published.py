@@ -136,7 +136,7 @@ def test_a_model_in_its_published_form_is_fetched_and_read(name, server, fakes, 
         local_files = [tmp_path / "croatian-elmo.tar.gz"]
         local_files[0].write_bytes(fakes["bilm-tf"][".tar.gz"])
     prefix = published.install(name, local_files)
-    assert prefix == tmp_path / "home" / "models" / name / "final"
+    assert prefix == tmp_path / "home" / "models" / name
     assert model_files.read_model(name)[1].projection_dim == {"manylangs": 6}.get(model.format, 7)
     assert leftovers(tmp_path / "home") == {name, f"{name}.sha256"}
     if name.endswith("-lm"):
@@ -162,7 +162,7 @@ def test_a_checksum_can_be_demanded(server, fakes):
     digest = hashlib.sha256(server.files[weights]).hexdigest()
     with pytest.raises(UserError, match="f" * 64):
         convert.main(["get", SMALL, "--sha256", digest, "F" * 64])
-    assert not checkpoint.exists(published.table()[SMALL].prefix)
+    assert not checkpoint.exists(published.table()[SMALL].folder)
     convert.main(["get", SMALL, "--sha256", digest.upper()])
     elmo.install(SMALL, sha256=digest)  # of the recorded files
     with pytest.raises(UserError, match=digest):
@@ -205,7 +205,7 @@ def test_a_name_is_taken_wherever_a_path_is(server, fakes, tmp_path, monkeypatch
     here = [line for line in capsys.readouterr().out.splitlines() if line.endswith("yes")]
     assert [line.split()[0] for line in here] == [SMALL]
     shutil.copytree(tmp_path / "home" / "models" / SMALL, SMALL)  # a path that exists wins
-    assert model_files.resolve(SMALL) == Path(SMALL, "final")
+    assert model_files.resolve(SMALL) == Path(SMALL)
     with pytest.raises(UserError, match=f"Did you mean .*{SMALL}"):
         ELMoEmbedder("allennlp-smal")
 
@@ -226,7 +226,7 @@ def test_a_bundled_model_is_found_from_any_folder(tmp_path, monkeypatch, capsys)
     for name, weight in loaded.state_dict().items():
         expected = bilm.state_dict()[name].numpy().astype(np.float16).astype(np.float32)
         np.testing.assert_array_equal(weight.numpy(), expected, strict=True)
-    stored = tmp_path / "bundled" / "zh-news" / "final.pdparams"
+    stored = tmp_path / "bundled" / "zh-news" / "model.safetensors"
     n = sum(weight.size for weight in bilm.state_dict().values())
     assert 2 * n < stored.stat().st_size < 2 * n + 200 * len(bilm.state_dict())
     exact, rounded = (ELMoEmbedder(name).encode(SENTENCES)[0] for name in (whole, "zh-news"))
@@ -235,7 +235,7 @@ def test_a_bundled_model_is_found_from_any_folder(tmp_path, monkeypatch, capsys)
 
 def test_a_model_can_ship_without_its_softmax(model, word_model, tmp_path):
     convert.main(["half", model, "--no_softmax", f"--output={tmp_path / 'char'}"])
-    assert {path.name for path in (tmp_path / "char").iterdir()} == {"config.json", "final.pdparams"}
+    assert {path.name for path in (tmp_path / "char").iterdir()} == {"config.json", "model.safetensors"}
     convert.main(["half", word_model, "--no_softmax", f"--output={tmp_path / 'word'}"])
     for name in ("char", "word"):
         assert width(ELMoEmbedder(tmp_path / name)) == (3, 3, 14)
@@ -276,7 +276,7 @@ def test_a_damaged_file_is_fetched_again(server, fakes, tmp_path):
 
 def test_another_file_than_the_first_time_is_refused(server, fakes, tmp_path):
     options, _ = serve(server, fakes)
-    home = published.install(SMALL).parent
+    home = published.install(SMALL)
     shutil.rmtree(home)
     server.files[options] += b"\n"
     with pytest.raises(UserError, match="SHA-256"):
@@ -343,7 +343,7 @@ def test_files_brought_by_hand(how, server, fakes, tmp_path, capsys):
         "archive": [tmp_path / "files.zip"],
     }
     convert.main(["get", SMALL, "--from", *map(str, local_files[how])])
-    assert Path(capsys.readouterr().out.strip()).is_file() and not server.requests
+    assert checkpoint.exists(Path(capsys.readouterr().out.strip())) and not server.requests
     assert width(ELMoEmbedder(SMALL)) == (3, 3, 14) and (tmp_path / "local_files" / "w.hdf5").exists()
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,8 @@ from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, log
 from elmo_core.text.corpus import Counts
+
+NUMBERS = ("step", "tokens", "warmup", "total", "evaluated", "best", "best_step", "without_gain")
 
 
 @dataclass
@@ -30,7 +32,8 @@ class Progress:
     tokens: int = 0  # read so far by all ranks; unlike the step, independent of batch size and number of ranks
     evaluated: int = 0  # step of the last evaluation
     best: float = math.inf  # lowest held-out perplexity so far
-    evaluations_without_improvement: int = 0
+    best_step: int = 0
+    without_gain: int = 0  # evaluations since then
     losses: np.ndarray = field(default_factory=lambda: np.zeros(3))  # this rank's, since the last log line: see Meter
 
     @property
@@ -49,36 +52,45 @@ class Progress:
         tokens_left = max(0, epochs * self.counts.predictions - self.tokens)
         self.total = max_steps or self.step - (-tokens_left // self.tokens_per_step)
 
-    def evaluation_is_due(self, eval_freq: int) -> bool:
-        """Whether to evaluate at this step. eval_freq: steps between evaluations; 0 if there are none."""
-        due = eval_freq and (self.step % eval_freq == 0 or self.step >= self.total)
-        return bool(due) and self.evaluated != self.step
-
     def reached_end(self, patience: int) -> bool:
         """Whether the last step is done, or `patience` evaluations brought no improvement."""
-        return self.step >= self.total or bool(patience and self.evaluations_without_improvement >= patience)
-
-    def is_complete(self, patience: int, eval_freq: int) -> bool:
-        return self.reached_end(patience) and not self.evaluation_is_due(eval_freq)
+        return self.step >= self.total or bool(patience and self.without_gain >= patience)
 
     def add_evaluation(self, perplexity: float) -> bool:
         """Record an evaluation at this step. Returns whether it is the best so far."""
-        self.evaluated = self.step
-        improved = perplexity < self.best
-        self.best = min(perplexity, self.best)
-        self.evaluations_without_improvement = 0 if improved else self.evaluations_without_improvement + 1
-        return improved
+        is_best, self.evaluated = perplexity < self.best, self.step
+        if is_best:
+            self.best, self.best_step = perplexity, self.step
+        self.without_gain = 0 if is_best else self.without_gain + 1
+        return is_best
 
-    def to_dict(self, settings: Mapping, ranks: Ranks) -> dict:
-        """The content of a checkpoint's .pdstate, gathered from all ranks."""
+    def forget_best(self) -> None:
+        self.best, self.best_step, self.without_gain = math.inf, 0, 0
+
+    def to_dict(self, ranks: Ranks) -> dict:
+        """The progress of all ranks, as `restore` takes it."""
         state = _concat_states([map_state(paddle.Tensor.numpy, state) for state in self.states])
-        return {
-            **{name: getattr(self, name) for name in ("step", "tokens", "warmup", "total", "evaluated", "best")},
-            "without_gain": self.evaluations_without_improvement,
-            "counts": asdict(self.counts),
-            "settings": settings,
-            "ranks": ranks.gather({"position": self.position, "state": state, "losses": self.losses}),
-        }
+        own = {"position": self.position, "state": state, "losses": self.losses}
+        numbers = {name: getattr(self, name) for name in NUMBERS}
+        return {**numbers, "ranks": ranks.gather(own)}
+
+    def restore(self, saved: Mapping, changes: set[str], stream: TrainStream, ranks: Ranks) -> None:
+        """Restore the progress and the stream from a checkpoint, as far as the changed settings allow."""
+        kept = set(NUMBERS) - ({"warmup"} if "warmup_steps" in changes else set())
+        if "dev_data" in changes:
+            kept -= {"evaluated", "best", "best_step", "without_gain"}
+        for name in kept:
+            setattr(self, name, saved[name])
+        if "world_size" in changes:  # any of the earlier ranks that are the furthest behind
+            own = min(saved["ranks"], key=lambda rank: rank["position"]["epoch"])
+        else:
+            own = saved["ranks"][ranks.rank]
+            self.losses[:] = own["losses"]
+        rows = stream.seek(own["position"])
+        self.position = stream.position
+        if TrainStream.REORDERING & changes:
+            self.tokens = self.position["epoch"] * self.counts.predictions
+        self.states = [_select_rows(own["state"], indices) for indices in np.split(rows, len(self.states))]
 
 
 def changed_settings(source: Path, saved: Mapping, settings: Mapping, allow_changes: bool) -> set[str]:
@@ -90,32 +102,6 @@ def changed_settings(source: Path, saved: Mapping, settings: Mapping, allow_chan
     if changes:
         log.warning(f"Resuming with changes: {differing}.")
     return set(changes)
-
-
-def resume(progress: Progress, saved: Mapping, changes: set[str], stream: TrainStream, ranks: Ranks) -> None:
-    """Restore progress and stream from a checkpoint, as far as the changed settings allow.
-
-    One imported from bilm-tf has only the step: the text is read from its beginning, from zero states.
-    """
-    progress.step = saved["step"]
-    if "ranks" not in saved:
-        return
-    progress.tokens = saved["tokens"]
-    if "warmup_steps" not in changes:
-        progress.warmup = saved["warmup"]
-    if "dev_data" not in changes:
-        progress.evaluated, progress.best = saved["evaluated"], saved["best"]
-        progress.evaluations_without_improvement = saved["without_gain"]
-    same_ranks = "world_size" not in changes
-    if same_ranks:
-        progress.losses[:] = saved["ranks"][ranks.rank]["losses"]
-    rows = stream.seek(*(rank["position"] for rank in saved["ranks"]))
-    progress.position = stream.position
-    if {"corpus", "seed", "shuffle"} & changes:
-        progress.tokens = progress.position["epoch"] * progress.counts.predictions
-    saved_states = [rank["state"] for rank in saved["ranks"]]
-    state = _concat_states(saved_states[ranks.rank : ranks.rank + 1] if same_ranks else saved_states)
-    progress.states = [_select_rows(state, indices) for indices in np.split(rows, len(progress.states))]
 
 
 def _concat_states(states: Sequence[BiLMState]) -> BiLMState:
