@@ -11,7 +11,6 @@ are joined. A window whose file exists is not computed again, whichever process 
 import json
 import math
 import shutil
-import sys
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -53,9 +52,12 @@ def embed(
     folder.mkdir(parents=True, exist_ok=True)
     parts = [folder / f"{number:06}.hdf5" for number in range(settings["windows"])]
     own = range(share[0], len(parts), share[1])
-    missing = {number for number in own if not _is_written(parts[number], settings)}
+    missing = {number: parts[number] for number in own if not parts[number].exists()}
+    for number in own:
+        if number not in missing:
+            _check_settings(parts[number], settings)
     log.info(f"parts         {folder}, {len(own) - len(missing):,} of {format_count(len(own), 'windows')} done")
-    _write_parts(embedder, text, {number: parts[number] for number in missing}, settings)
+    _write_parts(embedder, text, missing, settings)
     if not all(part.exists() for part in parts):
         log.info("The last process to finish joins the parts. If one has failed, run the same command again.")
         return
@@ -117,18 +119,13 @@ def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
         raise UserError(f"{path} exists with other settings: {changed}. Choose another --output, or delete it.")
 
 
-def _is_written(part: Path, settings: Mapping[str, Any]) -> bool:
-    if part.exists():
-        _check_settings(part, settings)
-        return True
-    return False
-
-
 def _write_parts(embedder: "ELMoEmbedder", text: Path, parts: Mapping[int, Path], settings: Mapping) -> None:
     """Write the vectors of windows, given by number."""
     line, began, done = 0, time.perf_counter(), 0
     windows = sentence_windows(read_sentences(text), BATCHES_PER_WINDOW * embedder.batch_size)
-    for number, sentences in enumerate(progress_bar("embedding", windows, settings["windows"])):
+    for number, sentences in enumerate(
+        tqdm(windows, total=settings["windows"], unit=" windows", disable=None, leave=False)
+    ):
         if number in parts:
             with disk.atomic_write(parts[number], "wb") as file, _create(file.name, settings) as hdf5:
                 _write_window(embedder, text, line, sentences, hdf5)
@@ -156,7 +153,7 @@ def _write_window(
 def _join(parts: Sequence[Path], text: Path | None, settings: Mapping[str, Any], output: Path) -> None:
     """Copy the parts into one file. text: whose sentences are listed in it."""
     with disk.atomic_write(output, "wb") as file, _create(file.name, settings) as hdf5:
-        for part in progress_bar("joining", parts, len(parts)):
+        for part in tqdm(parts, desc="joining", unit=" windows", disable=None, leave=False):
             with h5py.File(part) as window:
                 for name in window:
                     window.copy(name, hdf5)
@@ -170,10 +167,3 @@ def _create(path: str, settings: Mapping[str, Any]) -> h5py.File:
     file = h5py.File(path, "w", libver=VERSION)
     file.attrs[SETTINGS] = json.dumps(settings)
     return file
-
-
-def progress_bar(what: str, windows: Any, total: int) -> tqdm:
-    """Show the time left. The bar disappears at the end; in a log file it is printed twice a minute."""
-    seconds = 0.5 if sys.stderr.isatty() else 30
-    often = {"mininterval": seconds, "maxinterval": max(10, seconds), "delay": seconds}
-    return tqdm(windows, total=total, desc=what, unit=" windows", leave=False, ncols=110, **often)
