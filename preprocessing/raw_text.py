@@ -94,10 +94,8 @@ class Batch:
                 line = data.decode(options.encoding)
                 yield line.removeprefix("\ufeff") if number == 1 else line
             except UnicodeDecodeError:
-                if options.undecodable == "error":
-                    decode(
-                        b"\n".join(self.lines), self.path, self.first, options.encoding
-                    )  # names the line and the cause
+                if options.undecodable == "error":  # which `decode` names, with its line and cause
+                    decode(b"\n".join(self.lines), self.path, self.first, options.encoding)
                 yield None
 
 
@@ -152,7 +150,6 @@ def make_corpus(
         for name, part in parts.items():
             report.shards[name] = len(part.paths)
             _check_part(name, report)
-        for part in parts.values():
             part.shuffle()
     return report
 
