@@ -97,11 +97,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     runtime.set_device(args.device)
     ranks = Ranks()
-    corpus = Corpus(args.dev_data_path) if args.dev_data_path else None
+    corpus, baselines = (Corpus(path) if path else None for path in (args.dev_data_path, args.baselines))
     is_perplexity = corpus and not (args.per_token or args.per_sentence)
     if ranks.size > 1 and not is_perplexity:
         raise UserError(f"{ranks.size} processes: several compute only the perplexity. Start a single one.")
-    inputs = [args.pairs, args.regions, *(corpus.paths if corpus else ())]
+    inputs = [args.pairs, args.regions, *(path for texts in (corpus, baselines) if texts for path in texts.paths)]
     inputs += model_files.resolve(args.init_from_ckpt).iterdir()
     for name in ("per_token", "per_sentence", "output"):
         disk.check_output(f"--{name}", getattr(args, name), *inputs)
@@ -111,14 +111,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     if is_perplexity:
         print_perplexity(args, ranks, corpus, bilm, vocabulary)
         return
-    carry = {"batch_size": 1, "carry_state": True} if args.context == "carry" else {"batch_size": args.batch_size}
-    embedder = elmo.ELMoEmbedder((bilm, vocabulary), device=args.device, progress=sys.stderr.isatty(), **carry)
+    options = {"carry_state": args.context == "carry", "progress": sys.stderr.isatty()}
+    embedder = elmo.ELMoEmbedder((bilm, vocabulary), args.batch_size, args.device, **options)
     if corpus:
         write_surprisal(args, corpus, embedder)
     elif args.pairs:
         write_pairs(args, embedder)
     else:
-        write_regions(args, embedder)
+        write_regions(args, embedder, baselines)
 
 
 def print_perplexity(
@@ -223,10 +223,10 @@ def write_pairs(args: argparse.Namespace, embedder: elmo.ELMoEmbedder) -> None:
         print(f"{name:{width}}" + "".join(f"{x:10,}" if isinstance(x, int) else f"{x:10.1%}" for x in numbers))
 
 
-def write_regions(args: argparse.Namespace, embedder: elmo.ELMoEmbedder) -> None:
+def write_regions(args: argparse.Namespace, embedder: elmo.ELMoEmbedder, corpus: Corpus | None) -> None:
     """Write the surprisal of every region."""
     sentences = read_regions(args.regions, make_tokeniser(args, read_lines(args.regions), embedder))
-    baselines = Baselines(Corpus(args.baselines), embedder.vocabulary) if args.baselines else None
+    baselines = Baselines(corpus, embedder.vocabulary) if corpus else None
     surprisals = embedder.iter_surprisal(list(chain.from_iterable(r.tokens for r in regions)) for regions in sentences)
     with disk.atomic_write(args.output) if args.output else contextlib.nullcontext(sys.stdout) as file:
         table(file).writerows(region_rows(sentences, surprisals, baselines))

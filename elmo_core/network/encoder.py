@@ -52,7 +52,7 @@ class Encoder:
     ) -> Iterator[tuple[np.ndarray, list[Any]]]:
         """Yield, batch by batch, the positions of sentences and what is read of them. window: see `sentence_batches`."""
         table.refresh()
-        state, n = None, self.batch_size
+        state, n = None, reading.rows or self.batch_size
         if reading.carry_state:
             stream = iter(sentences)
             in_order = enumerate(iter(lambda: list(itertools.islice(stream, n)), []))

@@ -48,7 +48,7 @@ def surprisal(embedder, sentences: Sequence[Sequence[str]], base: float = 2) -> 
 
     base: of the logarithm; 2: bits. A word outside the vocabulary has that of `<UNK>`, which stands for all of them:
     its record's `in_vocabulary` is false, and `total(unknown=False)` omits it from a sentence's sum.
-    With carry_state=True and batch_size=1 the sentences are read as one text, as in pretraining.
+    With carry_state=True the sentences are read as one text, as in pretraining, whatever the batch size.
     """
     sentences = check_sentences(sentences)
     records = embedder.iter_surprisal(sentences, base)
@@ -63,12 +63,15 @@ def iter_surprisal(embedder, sentences: Iterable[Sequence[str]], base: float = 2
     def results(batch: EncodedBatch, group: Sequence[Sequence[str]]) -> list[Surprisals]:
         return surprisals(softmax, vocabulary, group, batch.layers[0], batch.packing, math.log(base))
 
-    reading = Reading(_one_layer(embedder.config.n_layers), results, embedder.carry_state, tf32=False)
+    carry = embedder.carry_state
+    reading = Reading(_one_layer(embedder.config.n_layers), results, carry, rows=int(carry), tf32=False)
     return restore_order(embedder.read(checked(sentences), reading, embedder.token_table, embedder.device))
 
 
 def compare(embedder, good: Sequence[Sequence[str]], bad: Sequence[Sequence[str]]) -> list[Comparison]:
     """Compare sentences, each with a worse one: the surprisal of the worse minus that of the better."""
+    if embedder.carry_state:
+        raise UserError("compare reads each sentence by itself. Expected an embedder with carry_state=False.")
     good, bad = check_sentences(good), check_sentences(bad)
     if len(good) != len(bad):
         raise UserError(f"compare: found {len(good)} good and {len(bad)} bad sentences. Expected as many.")

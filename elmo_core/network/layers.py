@@ -51,6 +51,7 @@ class Reading:
     choice: LayerChoice
     results: Callable[["EncodedBatch", Sequence[Sequence[str]]], Iterable]  # of a batch: one per sentence
     carry_state: bool = False  # each row starts from the final state of the same row in the batch before
+    rows: int = 0  # sentences in a batch; 0: the batch size
     read_final_marker: bool = False  # by each direction, which in pretraining only predicts it
     tf32: bool = True  # on GPUs that have it; False: full float32, for scores
 

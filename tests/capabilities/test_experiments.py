@@ -53,6 +53,8 @@ def test_compare_is_the_difference_of_the_surprisals(model):
         forward, backward = bits(model, " ".join(worse)).sum(axis=0) - bits(model, " ".join(better)).sum(axis=0)
         assert comparison[:3] == pytest.approx((forward, backward, forward + backward), abs=1e-4)
     assert [comparison.in_vocabulary for comparison in found] == [True, False]
+    with pytest.raises(UserError, match="carry_state"):
+        ELMoEmbedder(model, carry_state=True, device="cpu").compare(good, bad)
     with pytest.raises(UserError, match="2 good and 1 bad"):
         ELMoEmbedder(model, device="cpu").compare(good, bad[:1])
 
@@ -140,6 +142,8 @@ def test_baselines_are_frequencies_and_ngrams_of_the_corpus(model, tmp_path):
     (tmp_path / "corpus").write_text("\n".join(map(" ".join, text)), encoding="utf-8")
     flags = "--regions", tmp_path / "items.tsv", "--baselines", tmp_path / "corpus", "--output", tmp_path / "out.tsv"
     run(model, *flags)
+    with pytest.raises(UserError, match=r"--output .* input"):
+        run(model, *flags[:-1], tmp_path / "corpus")
     with (tmp_path / "out.tsv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     found = np.array([[float(row["log_frequency"]), float(row["kneser_ney"])] for row in rows])
