@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -45,23 +44,16 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**{"formatter_class": _Help, **options})
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None):
-        """Parse, expanding `~` after `=`, as shells do not. An empty value, such as an unset shell variable, is an error."""
+        """Parse; a missing command is the default one. Unknown flags are reported with the usage of the command."""
         args = list(sys.argv[1:] if args is None else args)
         if self.default_command and (not args or args[0].startswith("-")) and args[:1] not in (["-h"], ["--help"]):
             args.insert(0, self.default_command)
-        for k, arg in enumerate([] if self._subparsers else args):  # a command's parser checks its own
-            flag, is_set, value = arg.partition("=") if arg.startswith("--") else ("", "", arg)
-            if not value and (is_set or not arg):
-                self.error(f"{flag or (args[k - 1] if k else 'an argument')} is empty")
-            if is_set and value.startswith("~/"):
-                args[k] = f"{flag}={Path(value).expanduser()}"
+        for arg in [] if self._subparsers else args:  # a command's parser checks its own
+            if not arg or (arg.startswith("--") and arg.endswith("=")):  # such as an unset variable of the shell
+                self.error(f"{arg.rstrip('=') or 'an argument'} is empty")
         if not self._subparsers:
             _flags.update({action.dest: action.option_strings[0] for action in self._actions if action.option_strings})
-        own = [] if self._subparsers else takewhile(lambda arg: arg != "--", args)  # what follows is another program's
-        flags = [arg.partition("=")[0] for arg in own if arg.startswith("--")]
-        unknown = [flag for flag in flags if not any(known.startswith(flag) for known in self._option_string_actions)]
-        if not unknown:
-            namespace, unknown = super().parse_known_args(args, namespace)
+        namespace, unknown = super().parse_known_args(args, namespace)
         if unknown:  # reported here, the usage and the message are the command's
             self.print_usage(sys.stderr)
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
