@@ -208,7 +208,7 @@ def table(file: IO) -> Any:
 
 def write_pairs(args: argparse.Namespace, embedder: elmo.ELMoEmbedder) -> None:
     """Print the shares of pairs in which the model prefers the better sentence. Write --output."""
-    pairs = read_pairs(args.pairs)
+    pairs = read_pairs(args.pairs, args.groups)
     tokenise = make_tokeniser(args, (pair["sentence_good"] for pair in pairs), embedder)
     comparisons = embedder.compare(*([tokenise(pair[side]) for pair in pairs] for side in FIELDS))
     with output(args.output) as file:

@@ -12,22 +12,22 @@ from elmo_core.text.text_files import parse_json, read_lines
 FIELDS = "sentence_good", "sentence_bad"
 
 
-def read_pairs(path: Path) -> list[dict]:
-    """Read *.jsonl or *.json, an object with `sentence_good` and `sentence_bad` on each line, or two columns of text."""
+def read_pairs(path: Path, groups: Sequence[str] = ()) -> list[dict]:
+    """Read *.jsonl or *.json, an object with FIELDS and groups on each line; or two columns of text, the FIELDS."""
     is_json, pairs = {".json", ".jsonl"} & {*path.suffixes}, []
+    wanted = f"an object with {', '.join([*FIELDS, *groups])}" if is_json else "a sentence, a tab and a worse sentence"
     for number, line in enumerate(read_lines(path), 1):
         try:
             pair = parse_json(line) if is_json else dict(zip(FIELDS, line.split("\t"), strict=True))
         except ValueError:
             pair = None
         match pair:
-            case {"sentence_good": str(), "sentence_bad": str()}:
+            case {"sentence_good": str(), "sentence_bad": str()} if pair.keys() >= {*groups}:
                 pairs.append(pair)
             case _:
-                wanted = (
-                    f"an object with {' and '.join(FIELDS)}" if is_json else "a sentence, a tab and a worse sentence"
-                )
                 raise UserError(f"{path}:{number}: found {line!r:.60}, expected {wanted}.")
+    if not pairs:
+        raise UserError(f"{path} is empty. Expected {wanted} on each line.")
     return pairs
 
 
@@ -42,8 +42,6 @@ def preferences(pairs: Sequence[dict], comparisons: Sequence[Comparison], groups
     members = {"all": list(range(len(pairs)))}
     for group in groups:
         for index, pair in enumerate(pairs):
-            if group not in pair:
-                raise UserError(f"pair {index + 1} has no field {group}, but {', '.join(pair)}.")
             members.setdefault(f"{group}={pair[group]}", []).append(index)
     for name, indices in members.items():
         known = [index for index in indices if is_known[index]]

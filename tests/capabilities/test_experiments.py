@@ -101,6 +101,7 @@ def test_a_difference_of_zero_is_no_preference(model):
         ("p.jsonl", "a\tb", "p.jsonl:2"),
         ("p.txt", "a b c", "p.txt:2.*tab"),
         ("p.txt", "", "p.txt:2"),
+        ("p.jsonl", "[" * 200_000, "p.jsonl:2"),
     ],
 )
 def test_a_line_that_is_no_pair_is_named(tmp_path, name, line, word):
@@ -110,9 +111,15 @@ def test_a_line_that_is_no_pair_is_named(tmp_path, name, line, word):
         read_pairs(tmp_path / name)
 
 
+def test_an_empty_file_has_no_pairs(tmp_path):
+    (tmp_path / "pairs.jsonl").touch()
+    with pytest.raises(UserError, match=r"pairs.jsonl is empty"):
+        read_pairs(tmp_path / "pairs.jsonl")
+
+
 def test_a_group_that_no_pair_has_is_named(model, tmp_path):
     (tmp_path / "p.jsonl").write_text(json.dumps(PAIRS[0]), encoding="utf-8")
-    with pytest.raises(UserError, match=r"UID.*kind"):
+    with pytest.raises(UserError, match=r"p.jsonl:1: .*UID"):
         run(model, "--pairs", tmp_path / "p.jsonl", "--groups", "UID")
 
 
