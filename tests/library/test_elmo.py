@@ -305,7 +305,7 @@ def test_a_very_long_sentence(model):
     ("sentences", "message"),
     [
         ("The bank", r"\[\['The'"),
-        (["The bank", "A river"], r"sentence 0.*\['The', 'bank'\]"),
+        (["The bank", "A river"], "sentence 0.*jieba"),
         ([["ok"], ["fine", 3]], "sentence 1, token 1"),
         (None, "NoneType"),
         (np.array("abc"), "ndarray"),
