@@ -4,14 +4,9 @@
     python convert.py get allennlp-small
     python convert.py get allennlp-small --addresses
     python convert.py get allennlp-small --from options.json weights.hdf5
-    python convert.py import --options options.json --weights weights.hdf5 --output DIR
-    python convert.py import 195.zip --output DIR
     python convert.py import options.json weights.hdf5 --vocab vocab.txt --softmax softmax.hdf5 --output DIR
-    python convert.py import zhs.model.tar.bz2 --output DIR
-    python convert.py import baike_elmo_checkpoint --vocab vocabulary_min5k.txt --output DIR
+    python convert.py import 195.zip --output DIR
     python convert.py import 10000.pdparams --vocab vocab-15w.txt --output DIR
-    python convert.py import bilm_tf_save_dir --vocab vocab.txt --output DIR
-    python convert.py import google_elmo_2 --output DIR
     python convert.py export checkpoints/10000 --output DIR
     python convert.py half checkpoints/10000 --output DIR
 
@@ -53,7 +48,7 @@ import args as arguments
 import script
 from elmo_core.config import ELMoConfig
 from elmo_core.files import disk
-from elmo_core.messages import UserError, format_count, log
+from elmo_core.messages import UserError, log
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import bilm_tf, checkpoint, formats, model_files, published
 
@@ -70,8 +65,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     local_files = "files downloaded in advance, or a folder or archive with them"
     get.add_argument("--from", dest="local_files", type=Path, nargs="+", default=[], metavar="FILE", help=local_files)
     get.add_argument("--addresses", action="store_true", help="describe the model and its files, without downloading")
-    checksums = "checksums that files of the model must have; otherwise it is not installed"
-    get.add_argument("--sha256", nargs="+", default=[], metavar="DIGEST", help=checksums)
+    get.add_argument("--sha256", nargs="+", default=[], metavar="DIGEST", help="checksums that its files must have")
 
     def command(name: str, help: str) -> argparse.ArgumentParser:
         subparser = commands.add_parser(name, help=help)
@@ -79,7 +73,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         return subparser
 
     importer = command("import", "convert another program's model to a checkpoint")
-    paths = "the model's files, or a folder or archive with them, e.g. NLPL's"
+    paths = "the model's files, or a folder or archive with them"
     importer.add_argument("paths", type=Path, nargs="*", metavar="PATH", help=paths)
     importer.add_argument("--format", choices=formats.READERS, help="default: recognised by the names of the files")
     importer.add_argument("--options", **arguments.FILE, help="bilm-tf's options.json, whatever its name")
@@ -174,21 +168,16 @@ def write_checkpoint(
 
 
 def describe(config: ELMoConfig, params: Mapping[str, np.ndarray]) -> None:
+    filters = f"characters, {len(config.filters)} filters, {config.activation}, {config.n_highway} highways"
     words = f"table of {config.vocab_size:,} words"
-    filters = f"characters, {format_count(len(config.filters), 'filters')}, {config.activation}, "
-    filters += format_count(config.n_highway, "highways")
-    layers = format_count(config.n_layers, "layers")
-    skip = "with" if config.use_skip_connections else "without"
-    clips = " and ".join(f"{clip:g}" if clip else "none" for clip in (config.cell_clip, config.proj_clip))
     inputs = " and ".join([filters] * config.reads_characters + [words] * config.reads_words)
+    skip = "with" if config.use_skip_connections else "without"
     log.info(
-        f"model         {inputs}; {layers} {skip} skip connections, P {config.projection_dim}, H {config.cell_dim}; "
-        f"cell and projection clips: {clips}; forget bias {config.forget_bias:g}"
+        f"model         {inputs}; {config.n_layers} layers {skip} skip connections, P {config.projection_dim}, "
+        f"H {config.cell_dim}; clips {config.cell_clip:g} and {config.proj_clip:g}; forget bias {config.forget_bias:g}"
     )
-    log.info(f"parameters    {sum(weight.size for weight in params.values()):,}")
-    has_softmax = "softmax.weight" in params
-    output = f"predicts {config.vocab_size:,} words" if has_softmax else "none: vectors, but no perplexity"
-    log.info(f"softmax       {output}")
+    output = f"softmax of {config.vocab_size:,} words" if "softmax.weight" in params else "no softmax: vectors only"
+    log.info(f"parameters    {sum(weight.size for weight in params.values()):,}; {output}")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ class ArrayFile:
     def shape(self, name: str, n_axes: int) -> tuple[int, ...]:
         """Return the shape of an array, which tells a size of the model. Raise unless it has this many axes."""
         if name not in self.arrays or len(self.arrays[name].shape) != n_axes:
-            raise UserError(f"{self.path}: there is no {name} with {n_axes} axes. {self._contents()}")
+            raise UserError(f"{self.path}: there is no {name} with {n_axes} axes, but {quoted(sorted(self.arrays))}.")
         return self.arrays[name].shape
 
     def take(
@@ -31,23 +31,21 @@ class ArrayFile:
         source: str | Path = "the rest of the model",
         one_more_row: bool = False,
     ) -> np.ndarray:
-        """Read an array in float32. Raise unless it has this shape, which `source` implies, and finite values."""
+        """Read an array in float32. Raise unless it has this shape, which `source` implies, and finite numbers."""
         if name not in self.arrays:
-            raise UserError(f"{self.path}: there is no {name}, expected {shape} as in {source}. {self._contents()}")
+            found = quoted(sorted(self.arrays)) or "nothing"
+            raise UserError(f"{self.path}: there is no {name} {shape}, expected according to {source}, but {found}.")
         stored = self.arrays[name]
-        if stored.shape != shape and not (one_more_row and stored.shape == (shape[0] + 1, *shape[1:])):
-            raise UserError(f"{self.path}: {name} is {stored.shape}, expected {shape} according to {source}.")
-        if stored.dtype.kind != "f":
-            raise UserError(f"{self.path}: {name} has type {stored.dtype}, expected floating-point numbers.")
+        shapes = shape, (shape[0] + 1, *shape[1:]) if one_more_row else shape
+        if stored.shape not in shapes or stored.dtype.kind != "f":
+            found = f"{stored.shape} of type {stored.dtype}"
+            raise UserError(f"{self.path}: {name} is {found}, expected {shape} of floats according to {source}.")
         with damage_named(f"{name} of {self.path}"), np.errstate(over="ignore"):
             array = np.asarray(stored[...], np.float32, "C")
         if not np.isfinite(array).all():
             raise UserError(f"{self.path}: {name} contains values that are not finite in float32.")
         self.unused.discard(name)
         return array
-
-    def _contents(self) -> str:
-        return f"It contains {quoted(sorted(self.arrays)) or 'no arrays'}."
 
 
 @contextmanager

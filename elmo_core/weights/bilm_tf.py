@@ -91,39 +91,39 @@ def _reshaped(*shape: int) -> Conversion:
 
 
 def read_arrays(
-    values: dict[str, Any], source: Path, weights: ArrayFile, vocabulary: Vocabulary | None, softmax_path: Path | None
-) -> tuple[ELMoConfig, dict[str, np.ndarray]]:
+    values: dict[str, Any], source: Path, weights: ArrayFile, words: Path | None, softmax_path: Path | None
+) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
     """Read a model under our names, with its softmax if it and its words are given.
 
-    values: of `read_options`. source: where these are from, for error messages.
+    values: of `read_options`. source: where these are from, for error messages. words: the file of the vocabulary.
     """
     # models of one layer are dumped without MultiRNNCell
     arrays = {SINGLE_CELL.sub(r"\1MultiRNNCell/Cell0/\2", name): array for name, array in weights.arrays.items()}
     weights = ArrayFile(weights.path, arrays)
-    opened = open_hdf5(softmax_path, "a softmax") if softmax_path else nullcontext(weights)
-    with opened as softmax:
-        has_softmax = softmax_path is not None or all(name in weights.arrays for name in SOFTMAX)
-        if vocabulary is None and (softmax_path or values["input"] == "word"):
-            raise UserError(f"{source}: a word model and a softmax require `vocab`: their words.")
-        if has_softmax and vocabulary is None:
-            log.warning(f"The softmax in {weights.path} is ignored: `vocab` is missing, the words that it predicts.")
-            has_softmax = False
-        if has_softmax or values["input"] == "word":
-            values["vocab_size"] = len(vocabulary)
-        elif vocabulary:
-            log.warning(f"`vocab` is ignored: {weights.path} has no softmax, and a character model needs no words.")
-        projected = _is_projected(weights, values)
-        try:
-            config = ELMoConfig(**values)
-        except UserError as error:
-            raise UserError(f"{source}: {error}") from error
-        params: dict[str, np.ndarray] = {}
-        for item in layout(config, has_softmax, projected, vocabulary.rows if vocabulary else slice(None)):
+    has_softmax = softmax_path is not None or arrays.keys() >= set(SOFTMAX)
+    vocabulary = None
+    if words and (has_softmax or values["input"] == "word"):
+        vocabulary = Vocabulary.from_bilm_file(words)
+        values["vocab_size"] = len(vocabulary)
+    elif words:
+        log.info(f"vocabulary    {words} is not used: a character model without a softmax needs no words")
+    elif softmax_path or values["input"] == "word":
+        raise UserError(f"{source}: a word model and a softmax require `vocab`: their words.")
+    elif has_softmax:
+        log.warning(f"The softmax in {weights.path} is ignored: `vocab` is missing, the words that it predicts.")
+    projected = _is_projected(weights, values)
+    try:
+        config = ELMoConfig(**values)
+    except UserError as error:
+        raise UserError(f"{source}: {error}") from error
+    params: dict[str, np.ndarray] = {}
+    with open_hdf5(softmax_path, "a softmax") if softmax_path else nullcontext(weights) as softmax:
+        rows = vocabulary.rows if vocabulary else slice(None)
+        for item in layout(config, has_softmax and vocabulary is not None, projected, rows):
             file = softmax if item.name in SOFTMAX else weights
-            implied_by = vocabulary.source if item.name in ("embedding", *SOFTMAX) else source
-            params |= item.converted(_take(file, item, implied_by))
-        _check_unused(weights, config, source)
-    return config, params | ({} if projected else identity_projections(config))
+            params |= item.converted(_take(file, item, words if item.name in ("embedding", *SOFTMAX) else source))
+    _check_unused(weights, config, source)
+    return config, params | ({} if projected else identity_projections(config)), vocabulary
 
 
 def _is_projected(weights: ArrayFile, values: dict) -> bool:

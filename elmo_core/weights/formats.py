@@ -7,7 +7,6 @@ import zipfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,17 +21,10 @@ from elmo_core.weights.fluid import read_fluid
 from elmo_core.weights.manylangs import read_manylangs
 from elmo_core.weights.paddlenlp import LSTM, read_paddlenlp
 from elmo_core.weights.pickles import read_paddle
-from elmo_core.weights.tensorflow_models import read_bilm_arrays, read_bilm_checkpoint
+from elmo_core.weights.tensorflow_models import read_bilm_checkpoint
 
 PDPARAMS = ".pdparams"
-
-
-class Model(NamedTuple):
-    """A model under our names."""
-
-    config: ELMoConfig
-    weights: dict[str, np.ndarray]
-    vocabulary: Vocabulary | None
+Model = tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary | None]  # under our names
 
 
 def read_foreign(
@@ -47,8 +39,8 @@ def read_foreign(
     format_name: a key of READERS; None: recognise it by the names of the files.
     vocabulary, softmax: files that are not among the paths.
     """
-    for ending in (PDPARAMS, tensorflow.INDEX):  # a path may be a checkpoint's prefix
-        paths = [Path(f"{path}{ending}") if Path(f"{path}{ending}").is_file() else path for path in paths]
+    prefixes = {path: path.with_name(f"{path.name}{tensorflow.INDEX}") for path in paths}
+    paths = [prefixes[path] if prefixes[path].is_file() else path for path in paths]
     for path in paths:
         if not path.is_dir():
             check_input(path, "a file, folder or archive of a pretrained model")
@@ -100,12 +92,15 @@ def is_vocabulary(path: Path) -> bool:
     return path.is_file() and path.name.endswith((".txt", ".txt.gz")) and "vocab" in path.name
 
 
-def _find_vocabulary(files: Sequence[Path], path: Path | None) -> Path:
+def _find_vocabulary(files: Sequence[Path], path: Path | None) -> Path | None:
     """Return the vocabulary that is given, or the first one among the files."""
-    path = path or next(filter(is_vocabulary, files), None)
-    if path is None:
+    return path or next(filter(is_vocabulary, files), None)
+
+
+def _read_vocabulary(files: Sequence[Path], path: Path | None) -> Vocabulary:
+    if (path := _find_vocabulary(files, path)) is None:
         raise UserError("This model needs its vocabulary: a text file with one word per line.")
-    return path
+    return Vocabulary.from_file(path)
 
 
 def _single_file(files: Sequence[Path], ending: str) -> Path:
@@ -127,9 +122,8 @@ def _read_bilm_tf(files: Sequence[Path], vocabulary: Path | None, softmax: Path 
         options = _single_file(files, ".json" if only_json else "options.json")
         weights_path = _single_file(files, ".hdf5")
     with open_hdf5(weights_path, "bilm-tf's weights") as weights:
-        words = _bilm_vocabulary(files, vocabulary, softmax, weights.arrays)
-        config, params = bilm_tf.read_arrays(bilm_tf.read_options(options), options, weights, words, softmax)
-    return Model(config, params, words if config.vocab_size else None)
+        values = bilm_tf.read_options(options)
+        return bilm_tf.read_arrays(values, options, weights, _find_vocabulary(files, vocabulary), softmax)
 
 
 def _read_tensorflow(files: Sequence[Path], vocabulary: Path | None, softmax: Path | None) -> Model:
@@ -140,24 +134,12 @@ def _read_tensorflow(files: Sequence[Path], vocabulary: Path | None, softmax: Pa
     files = [*files, *sorted(index.parent.iterdir())]
     options = [path for path in files if path.name.endswith(bilm_tf.OPTIONS)]
     options_path = min(options, key=lambda path: len(path.name), default=None)
-    weights, module = read_bilm_arrays(index)
-    words = _bilm_vocabulary(files, vocabulary, softmax, weights.arrays)
-    config, params = read_bilm_checkpoint(weights, module, options_path, words, softmax)
-    return Model(config, params, words if config.vocab_size else None)
-
-
-def _bilm_vocabulary(
-    files: Sequence[Path], path: Path | None, softmax: Path | None, names: Collection[str]
-) -> Vocabulary | None:
-    """Read the vocabulary of a model with arrays of these names, if it has a use for one."""
-    has_words = softmax or not {"embedding", *bilm_tf.SOFTMAX}.isdisjoint(names)
-    path = path or (next(filter(is_vocabulary, files), None) if has_words else None)
-    return Vocabulary.from_bilm_file(path) if path else None
+    return read_bilm_checkpoint(index, options_path, _find_vocabulary(files, vocabulary), softmax)
 
 
 def _read_fluid(files: Sequence[Path], vocabulary: Path | None, _: None) -> Model:
-    words = Vocabulary.from_file(_find_vocabulary(files, vocabulary))
-    return Model(*read_fluid(_single_file(files, "embedding_para").parent, words), words)
+    words = _read_vocabulary(files, vocabulary)
+    return *read_fluid(_single_file(files, "embedding_para").parent, words), words
 
 
 def _read_paddle(files: Sequence[Path], vocabulary: Path | None, _: None) -> Model:
@@ -165,21 +147,21 @@ def _read_paddle(files: Sequence[Path], vocabulary: Path | None, _: None) -> Mod
     path = _single_file(files, PDPARAMS)
     arrays = read_paddle(path)
     if any(name.startswith(LSTM) for name in arrays):
-        words = Vocabulary.from_file(_find_vocabulary(files, vocabulary))
-        return Model(*read_paddlenlp(path, arrays, words), words)
+        words = _read_vocabulary(files, vocabulary)
+        return *read_paddlenlp(path, arrays, words), words
     config_path = path.with_name("config.json")
     config = ELMoConfig.from_dict(read_json(config_path, "the configuration of the model in this folder").get("model"))
-    words = Vocabulary.from_file(_find_vocabulary(files, vocabulary)) if config.vocab_size else None
+    words = _read_vocabulary(files, vocabulary) if config.vocab_size else None
     if words and len(words) != config.vocab_size:
         raise UserError(f"{words.source}: found {words.identity}, expected {config.vocab_size:,} as in {config_path}.")
-    return Model(config, arrays, words)
+    return config, arrays, words
 
 
 # by format: the ending of the name of a file that only this format has, and a function of files, vocabulary and softmax
 READERS: dict[str, tuple[str, Callable[..., Model]]] = {
     "bilm-tf": (bilm_tf.OPTIONS, _read_bilm_tf),
     "tensorflow": (tensorflow.INDEX, _read_tensorflow),
-    "manylangs": ("encoder.pkl", lambda files, *_: Model(*read_manylangs(_single_file(files, "encoder.pkl").parent))),
+    "manylangs": ("encoder.pkl", lambda files, *_: read_manylangs(_single_file(files, "encoder.pkl").parent)),
     "fluid": ("embedding_para", _read_fluid),
     "paddle": (PDPARAMS, _read_paddle),
 }

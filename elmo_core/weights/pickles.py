@@ -11,7 +11,7 @@ import struct
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -44,13 +44,11 @@ class Array:
         self.array = np.frombuffer(data, kind.dtype).reshape(shape, order="F" if is_fortran else "C")
 
 
-class Tensor(NamedTuple):
-    """A view of a storage of PyTorch. strides: in elements."""
+class Tensor:
+    """Stands for PyTorch's tensor, a view of a storage. strides: in elements."""
 
-    storage: tuple[str, np.dtype]
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    def __init__(self, storage: tuple[str, np.dtype], offset: int, shape: tuple, strides: tuple, *_: Any):
+        self.storage, self.offset, self.shape, self.strides = storage, offset, shape, strides
 
     def array(self, data: bytes) -> np.ndarray:
         size = self.storage[1].itemsize  # NumPy checks that the view lies within the data
@@ -63,11 +61,9 @@ ADMITTED = {
     "numpy.dtype": Type,
     "numpy.ndarray": "ndarray",
     **{f"numpy.{core}.multiarray._reconstruct": Array for core in ("core", "_core")},  # NumPy 1 and 2
-    **{
-        f"torch._utils.{name}": lambda *fields: Tensor(*fields[:4])
-        for name in ("_rebuild_tensor", "_rebuild_tensor_v2")
-    },
-    **{f"torch.{device}{name}": np.dtype(kind) for name, kind in STORAGES.items() for device in ("", "cuda.")},
+    "torch._utils._rebuild_tensor": Tensor,
+    "torch._utils._rebuild_tensor_v2": Tensor,
+    **{f"torch.{device}{name}": name for name in STORAGES for device in ("", "cuda.")},
 }
 
 
@@ -81,7 +77,7 @@ class Unpickler(pickle.Unpickler):
 
     def persistent_load(self, identity: tuple) -> tuple[str, np.dtype]:
         """Return the key and type of a storage."""
-        return identity[2], identity[1]
+        return identity[2], np.dtype(STORAGES[identity[1]])
 
 
 def read_torch(path: Path) -> dict[str, np.ndarray]:

@@ -15,13 +15,13 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from elmo_core.files import disk
-from elmo_core.messages import UserError, join_names, log
+from elmo_core.messages import UserError, log
 from elmo_core.weights import checkpoint, formats
 
 TABLE = Path(__file__).with_name("published.tsv")
@@ -64,11 +64,7 @@ class PublishedModel:
 
     @property
     def folder(self) -> Path:
-        return (BUNDLED if self.is_bundled else home()) / self.name
-
-    @property
-    def is_bundled(self) -> bool:
-        return self.format == "bundled"
+        return (BUNDLED if self.format == "bundled" else home()) / self.name
 
     @property
     def is_installed(self) -> bool:
@@ -129,19 +125,19 @@ def find(name: str) -> PublishedModel:
     return table()[name]
 
 
-def install(name: str, files: str | Path | Sequence[str | Path] = (), sha256: str | Collection[str] = ()) -> Path:
+def install(name: str, files: str | Path | Sequence[str | Path] = (), sha256: str | Sequence[str] = ()) -> Path:
     """Install a published model, unless it is installed, and return its folder.
 
     files: its files, or a folder or archive with them, to use instead of downloads.
-    sha256: checksums of some or all of its files. An error if no file has one of them.
+    sha256: checksums that files of the model must have.
     """
     model = find(name)
     local_files = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
-    sha256 = [sha256] if isinstance(sha256, str) else sha256
-    if model.is_bundled or model.is_installed:
+    demanded = {digest.lower() for digest in ([sha256] if isinstance(sha256, str) else sha256)}
+    if model.is_installed:
         if local_files:
             log.warning(f"{name} is already installed in {model.folder}. The files are ignored.")
-        _digests(model, [], sha256)
+        _digests(model, [], demanded)
         return model.folder
     # not writable by others: compiled code is cached only in such folders
     home().parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -157,18 +153,18 @@ def install(name: str, files: str | Path | Sequence[str | Path] = (), sha256: st
             for killed in home().glob(f".{name}.*.tmp"):
                 shutil.rmtree(killed, ignore_errors=True)
             with tempfile.TemporaryDirectory(prefix=f".{name}.", suffix=".tmp", dir=home()) as folder:
-                _install(model, local_files, Path(folder), sha256)
+                _install(model, local_files, Path(folder), demanded)
     return model.folder
 
 
-def _install(model: PublishedModel, local_files: list[Path], folder: Path, sha256: Collection[str]) -> None:
+def _install(model: PublishedModel, local_files: list[Path], folder: Path, demanded: set[str]) -> None:
     """Download a model into a temporary folder, unless all its files are given, and convert it."""
     downloads = all(map(formats.is_vocabulary, local_files))
     if downloads and (not model.files or (model.format == "fluid" and not local_files)):
         raise UserError(f"{model.name} {model.note}. Pass the file: {_from_files(model)}")
     files = [*_download(model, folder), *local_files] if downloads else local_files
     try:
-        digests = _digests(model, files, sha256)
+        digests = _digests(model, files, demanded)
         config, weights, vocabulary = formats.read_foreign(_joined(files, folder), folder, model.format)
         for name, value in (pair.split("=") for pair in model.expect.split()):
             if str(getattr(config, name)) != value:
@@ -199,32 +195,32 @@ def _joined(files: Sequence[Path], folder: Path) -> list[Path]:
 
 
 def _download(model: PublishedModel, folder: Path) -> list[Path]:
-    """Download the model's files into the folder."""
-    return [_download_file(model, addresses, folder) for addresses in model.addresses]
-
-
-def _download_file(model: PublishedModel, addresses: list[str], folder: Path) -> Path:
-    """Download a file from the first of its addresses that answers."""
+    """Download each of the model's files from the first of its addresses that answers."""
     import pooch  # with requests, only if needed
 
     pooch.get_logger().setLevel("WARNING")
     downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=BLOCK)
-    path, reasons = folder / addresses[0].rpartition("/")[2], []
-    for address in map(mirrored, addresses):
-        log.warning(f"downloading   {path.name} from {address}")
-        try:
-            return Path(pooch.retrieve(address, None, path.name, folder, downloader=downloader))
-        except OSError as error:  # of requests, too
-            reasons.append(f"\n  {address}: {error}")
-    files = "".join(f"\n  {' or '.join(mirrors)}" for mirrors in model.addresses)
-    raise UserError(
-        f"{model.name} could not be downloaded.{''.join(reasons)}\nDownload its files in another way:{files}\n"
-        f"Then: {_from_files(model)}\nThe environment variable ELMO_MIRROR names a mirror."
-    )
+    paths = []
+    for addresses in model.addresses:
+        name, reasons = addresses[0].rpartition("/")[2], ""
+        for address in map(mirrored, addresses):
+            log.warning(f"downloading   {name} from {address}")
+            try:
+                paths.append(Path(pooch.retrieve(address, None, name, folder, downloader=downloader)))
+                break
+            except OSError as error:  # of requests, too, which wraps others
+                reasons += f"\n  {address}: {getattr(error.args and error.args[0], 'reason', error)}"
+        else:
+            files = "".join(f"\n  {' or '.join(mirrors)}" for mirrors in model.addresses)
+            raise UserError(
+                f"{model.name} could not be downloaded.{reasons}\nDownload its files in another way:{files}\n"
+                f"Then: {_from_files(model)}\nThe environment variable ELMO_MIRROR names a mirror."
+            )
+    return paths
 
 
-def _digests(model: PublishedModel, files: Sequence[Path], demanded: Collection[str]) -> dict[str, str]:
-    """Return the SHA-256 of files by name. Raise if they differ from the first download's, or lack a demanded one."""
+def _digests(model: PublishedModel, files: Sequence[Path], demanded: set[str]) -> dict[str, str]:
+    """Return the SHA-256 of files by name. Raise if one differs from the first download's, or a demanded one is missing."""
     lines = model.checksums.read_text(encoding="utf-8").splitlines() if model.checksums.is_file() else []
     before = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     digests = before | {path.name: disk.sha256(path) for path in files if path.is_file()}
@@ -233,7 +229,6 @@ def _digests(model: PublishedModel, files: Sequence[Path], demanded: Collection[
             f"{changed[0]} differs from the first download (SHA-256 {digests[changed[0]]}, then "
             f"{before[changed[0]]}). If the change is legitimate, remove {model.checksums} and try again."
         )
-    if missing := {digest.lower() for digest in demanded} - set(digests.values()):
-        known = "".join(f"\n  {digest}  {name}" for name, digest in digests.items())
-        raise UserError(f"no file of it has the SHA-256 {join_names(sorted(missing))}. Known are:{known or ' none'}")
+    if missing := demanded.difference(digests.values()):
+        raise UserError(f"no file of it has the SHA-256 {', '.join(missing)}. They have {', '.join(digests.values())}.")
     return digests

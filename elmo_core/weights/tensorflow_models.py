@@ -32,46 +32,38 @@ CELL_PARTS = {"kernel": "W_0", "bias": "B", "projection/kernel": "W_P_0"}
 MIX = ("aggregation/weights", "aggregation/scaling")
 
 
-def read_bilm_arrays(path: Path) -> tuple[ArrayFile, ArrayFile | None]:
-    """Read a biLM's variables, under bilm-tf's names, and for a module also those outside of the biLM."""
+def read_bilm_checkpoint(
+    path: Path, options: Path | None, words: Path | None, softmax: Path | None
+) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
+    """Read a model under our names, with its vocabulary and the mix of a module. path: PREFIX.index."""
     variables = read_tensorflow(path)
-    is_module = any(name.startswith("bilm/") for name in variables)
-    arrays, scope = {}, "bilm/" if is_module else "lm/"
     if any(name.startswith(("lm/rnn/lstm_cell/", "lm/rnn/multi")) for name in variables):
         raise UserError(f"{path} is a language model of one direction. An ELMo has two, RNN_0 and RNN_1.")
+    is_module = any(name.startswith("bilm/") for name in variables)
+    arrays, scope = {}, "bilm/" if is_module else "lm/"
     for name, array in variables.items():
         if name.startswith(scope) and name.rpartition("/")[0] not in variables:  # not a slot of the optimizer
             arrays[_bilm_name(name.removeprefix(scope))] = array
     if not arrays:
         raise UserError(f"{path} is not an ELMo: it has no variables in lm/ or bilm/, but {quoted(variables)}.")
+    if not options and not is_module:
+        raise UserError(f"{path}: bilm-tf's {bilm_tf.OPTIONS} is missing, which it writes into the same folder.")
     if bilm_tf.SOFTMAX[1] in arrays and "embedding" in arrays:
         arrays.setdefault(bilm_tf.SOFTMAX[0], arrays["embedding"])
     if is_module:
         arrays |= {name: arrays[name][1:] for name in bilm_tf.TABLES if name in arrays}
-    return ArrayFile(path, arrays), ArrayFile(path, variables) if is_module else None
+    weights = ArrayFile(path, arrays)
+    values = bilm_tf.read_options(options) if options else _module_values(weights)
+    config, params, vocabulary = bilm_tf.read_arrays(values, options or path, weights, words, softmax)
+    if MIX[0] in variables:
+        config = replace(config, mix=_mix(ArrayFile(path, variables), config.n_layers + 1))
+    return config, params, vocabulary
 
 
 def _bilm_name(name: str) -> str:
     if not (cell := CELL.fullmatch(name)):
         return name
     return f"{cell[1]}/RNN/MultiRNNCell/Cell{cell[2] or cell[3] or 0}/LSTMCell/{CELL_PARTS.get(cell[4], cell[4])}"
-
-
-def read_bilm_checkpoint(
-    weights: ArrayFile,
-    module: ArrayFile | None,
-    options: Path | None,
-    vocabulary: Vocabulary | None,
-    softmax: Path | None,
-) -> tuple[ELMoConfig, dict[str, np.ndarray]]:
-    """Read a model under our names from the results of `read_bilm_arrays`, with the mix of a module."""
-    if not options and not module:
-        raise UserError(
-            f"{weights.path}: bilm-tf's {bilm_tf.OPTIONS} is missing, which it writes into the same folder."
-        )
-    values = bilm_tf.read_options(options) if options else _module_values(weights)
-    config, params = bilm_tf.read_arrays(values, options or weights.path, weights, vocabulary, softmax)
-    return replace(config, mix=_mix(module, config.n_layers + 1)) if module else config, params
 
 
 def _module_values(file: ArrayFile) -> dict[str, Any]:
@@ -91,9 +83,7 @@ def _module_values(file: ArrayFile) -> dict[str, Any]:
 
 
 def _mix(file: ArrayFile, n_layers: int) -> tuple[float, ...]:
-    """Compute the layers' weights in a module's output `elmo`; none if it has no such output."""
-    if MIX[0] not in file.arrays:
-        return ()
+    """Compute the layers' weights in a module's output `elmo`."""
     scalars = file.take(MIX[0], (n_layers,), "the number of layers").astype(np.float64)
     scaling = file.take(MIX[1], ()).astype(np.float64)
     weights = np.exp(scalars - scalars.max())

@@ -78,7 +78,7 @@ def test_layers_and_predictions_are_those_of_its_own_network(tmp_path, bias_hh, 
     save(found, tmp_path)
     (tmp_path / "vocab-15w.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     vocab = f"--vocab={tmp_path / 'vocab-15w.txt'}"
-    for argv in (["import", str(tmp_path / "10000"), vocab], ["import", str(tmp_path)]):
+    for argv in (["import", str(tmp_path / "10000.pdparams"), vocab], ["import", str(tmp_path)]):
         shutil.rmtree(tmp_path / "out", ignore_errors=True)
         convert.main([*argv, f"--output={tmp_path / 'out'}"])
     parameters = parameters_of(found, names)
@@ -101,7 +101,7 @@ def test_numbers_too_large_for_float32_are_an_error(tmp_path):
     (tmp_path / "vocab-15w.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"_linear_layer\.bias"):
         vocab = f"--vocab={tmp_path / 'vocab-15w.txt'}"
-        convert.main(["import", str(tmp_path / "10000"), vocab, f"--output={tmp_path / 'out'}"])
+        convert.main(["import", str(tmp_path / "10000.pdparams"), vocab, f"--output={tmp_path / 'out'}"])
     assert not (tmp_path / "out").exists()
 
 

@@ -66,7 +66,7 @@ def fakes(tmp_path_factory) -> dict[str, dict[str, bytes]]:
     archived = tarred(folder / "bilm", "gz")
     cuts = [len(archived) * k // 4 for k in range(5)]
     parts = {f".part-0{k}": archived[cuts[k] : cuts[k + 1]] for k in range(4)}
-    bilm = {"options.json": options, "options262.json": options, ".hdf5": weights, ".zip": zipped(inside), **parts}
+    bilm = {"options.json": options, ".hdf5": weights, ".zip": zipped(inside), **parts}
     bilm |= {"softmax_weights.hdf5": head["softmax_weights.hdf5"], ".txt": head["vocab.txt"]}
     return {
         "bilm-tf": {**bilm, ".tar.gz": archived},
@@ -99,8 +99,7 @@ def serve(server: Server, fakes: dict, name: str = SMALL) -> list[str]:
     model, names = published.table()[name], []
     for addresses in model.addresses:
         names.append(addresses[-1].removeprefix("https://").removeprefix("http://"))
-        file = names[-1].partition("?")[0]
-        ending = max(filter(file.endswith, fakes[model.format]), key=len)
+        ending = max(filter(names[-1].endswith, fakes[model.format]), key=len)
         server.files[names[-1]] = fakes[model.format][ending]
     return names
 
@@ -113,7 +112,7 @@ def leftovers(home: Path) -> set[str]:
     return {path.name for path in (home / "models").iterdir() if path.suffix != ".lock"}
 
 
-FETCHED = [model for model in published.table().values() if not model.is_bundled]
+FETCHED = [model for model in published.table().values() if model.format != "bundled"]
 SHARE_A_SERVER = {model.name for model in FETCHED if model.files.startswith("http://vectors.nlpl.eu")}
 EXAMPLES = {"manylangs-english", "rusvectores-195", "nlpl-218"}  # of those
 
