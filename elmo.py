@@ -38,7 +38,7 @@ from elmo_core.network.token_encoders import TOKEN_ENCODERS
 from elmo_core.network.token_tables import CachedTable, PrecomputedTable, TokenTable
 from elmo_core.text.tokens import LMBatch, TokenBatch, Tokens, Vocabulary, restore_order, token_batch
 from elmo_core.weights import checkpoint, published
-from elmo_core.weights.model_files import read_model, resolve, vocabulary_words
+from elmo_core.weights.model_files import read_model, resolve_name, vocabulary_words
 from elmo_core.weights.published import install, models
 
 __all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError", "Vocabulary"]
@@ -189,7 +189,7 @@ def weights_of(layer: nn.Layer) -> dict[str, np.ndarray]:
 
 def set_weights(parameters: Mapping[str, paddle.Tensor], weights: Mapping[str, np.ndarray], source: str) -> None:
     """Set all parameters. Raises, and changes nothing, if one is missing, unexpected or has the wrong shape."""
-    checkpoint.match({name: tuple(parameter.shape) for name, parameter in parameters.items()}, weights, source)
+    checkpoint.check_shapes({name: tuple(parameter.shape) for name, parameter in parameters.items()}, weights, source)
     for name, parameter in parameters.items():
         parameter.set_value(weights[name].astype(str(parameter.dtype).removeprefix("paddle."), copy=False))
 
@@ -273,7 +273,7 @@ class ELMo(Encoder, nn.Layer):
             if rate and not trainable and name != "dropout":
                 raise UserError(f"{name}={rate}: it acts inside the frozen biLM. Expected 0, or trainable=True.")
         check_option("pool", pool, (None, "mean"))
-        prefix = None if isinstance(params, tuple) else resolve(params)
+        prefix = None if isinstance(params, tuple) else resolve_name(params)
         model = load_bilm(prefix) if prefix else _check_model(params)
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.precision = chosen_precision(precision, paddle.get_device())
@@ -452,7 +452,8 @@ class ELMoEmbedder(Encoder):
             raise UserError(f"token_vectors={token_vectors!r}, vocabulary={vocabulary!r}: expected both, or neither.")
         self.device = runtime.device_name(device)
         self.precision = chosen_precision(precision, self.device)
-        self._prefix = None if isinstance(params, tuple) else resolve(params)  # a folder's latest checkpoint may change
+        # resolved, because a folder's latest checkpoint may change
+        self._prefix = None if isinstance(params, tuple) else resolve_name(params)
         self.keep_sentence_boundaries, self._layers, self.pool = keep_sentence_boundaries, layers, pool
         self.batch_size, self.dtype, self.carry_state, self.progress = batch_size, dtype, carry_state, progress
         with runtime.on_device(self.device):

@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if ranks.size > 1 and not is_perplexity:
         raise UserError(f"{ranks.size} processes: several compute only the perplexity. Start a single one.")
     inputs = [args.pairs, args.regions, *(path for texts in (corpus, baselines) if texts for path in texts.paths)]
-    inputs += model_files.resolve(args.init_from_ckpt).iterdir()
+    inputs += model_files.resolve_name(args.init_from_ckpt).iterdir()
     for name in ("per_token", "per_sentence", "output"):
         disk.check_output(f"--{name}", getattr(args, name), *inputs)
     bilm, vocabulary = elmo.load_bilm(args.init_from_ckpt, softmax=True)

@@ -111,7 +111,7 @@ def find_checkpoints(args: argparse.Namespace) -> tuple[Path | None, Path | None
     """Find the checkpoint that the run resumes from, and the one whose weights it starts from, if any."""
     if args.resume and checkpoint.steps(args.save_dir):
         args.init_from_ckpt, args.finetune_from = str(args.save_dir), None
-    resumed, source = (name and model_files.resolve(name) for name in (args.init_from_ckpt, args.finetune_from))
+    resumed, source = (name and model_files.resolve_name(name) for name in (args.init_from_ckpt, args.finetune_from))
     return resumed, source
 
 

@@ -166,7 +166,7 @@ def prepare(args: argparse.Namespace, settings: Mapping[str, str | None]) -> Non
 
 
 def model_file(name: str) -> Path:
-    return Path(name) if Path(name).is_file() else model_files.resolve(name) / checkpoint.WEIGHTS
+    return Path(name) if Path(name).is_file() else model_files.resolve_name(name) / checkpoint.WEIGHTS
 
 
 def step_of(args: argparse.Namespace, seed: int, arm: str) -> steps.Step:

@@ -31,8 +31,8 @@ class PretrainedBiLM:
 
     @classmethod
     def from_path(cls, path: str | Path) -> "PretrainedBiLM":
-        """Load a model, given as for `model_files.resolve`."""
-        folder, config, weights, vocabulary = model_files.read_model(model_files.resolve(path).resolve())
+        """Load a model, given as for `model_files.resolve_name`."""
+        folder, config, weights, vocabulary = model_files.read_model(model_files.resolve_name(path).resolve())
         parts = [checkpoint.fingerprint(weights), json.dumps(config.to_dict(), sort_keys=True)]
         if vocabulary:
             parts += [vocabulary.fingerprint, json.dumps(getattr(vocabulary.alphabet, "ids", {}), sort_keys=True)]

@@ -94,8 +94,11 @@ def load_config(folder: Path, owner: str = "the model in this folder") -> dict[s
     path = Path(folder, CONFIG)
     config = disk.read_json(path, f"the configuration of {owner}")
     version = config.pop("format_version", None)
-    if type(version) is not int or version != FORMAT_VERSION:
-        raise UserError(f"{path}: format_version is {version!r:.80}, expected {FORMAT_VERSION}. If newer, upgrade.")
+    if type(version) is not int:
+        raise UserError(f"{path} is not of an ELMo model: it has no format_version. Name the folder of a model.")
+    if version != FORMAT_VERSION:
+        advice = "Upgrade." if version > FORMAT_VERSION else "Convert its weights: convert.py import FILE.pdparams"
+        raise UserError(f"{path}: format_version is {version}, expected {FORMAT_VERSION}. {advice}")
     return config
 
 
@@ -182,7 +185,7 @@ def _available(run: Path) -> str:
     return f"There are models in {join_names(folders)}" if folders else f"{run} has none"
 
 
-def match(expected: Mapping[str, Sequence[int]], weights: Mapping[str, np.ndarray], source: str) -> None:
+def check_shapes(expected: Mapping[str, Sequence[int]], weights: Mapping[str, np.ndarray], source: str) -> None:
     """Raise a UserError about `source` that names all weights that are missing, unexpected or unusable.
 
     expected: {name: shape}. A usable array has that shape, a floating-point type, and only finite values.

@@ -12,7 +12,7 @@ from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import checkpoint, published
 
 
-def resolve(params: str | Path) -> Path:
+def resolve_name(params: str | Path) -> Path:
     """Return the folder of a model, given as in `checkpoint.resolve` or by a published name. Those are downloaded once.
 
     An existing path takes precedence over a name.
@@ -37,20 +37,20 @@ def resolve(params: str | Path) -> Path:
 def vocabulary_words(params: str | Path | None) -> list[str]:
     """The words of a model's vocabulary, by decreasing frequency; [] without a model or a vocabulary.
 
-    params: as in `resolve`.
+    params: as in `resolve_name`.
     """
-    path = resolve(params) / checkpoint.VOCABULARY if params else None
+    path = resolve_name(params) / checkpoint.VOCABULARY if params else None
     return Vocabulary.from_file(path).words if path and path.is_file() else []
 
 
 def read_model(
     params: str | Path, softmax: bool | None = False
 ) -> tuple[Path, ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
-    """Load a model (`params` as in `resolve`): its folder, configuration, weights and vocabulary.
+    """Load a model (`params` as in `resolve_name`): its folder, configuration, weights and vocabulary.
 
     softmax: also load the softmax and its vocabulary, which a character model otherwise does not need; None: if it has one.
     """
-    folder = resolve(params)
+    folder = resolve_name(params)
     values = checkpoint.load_config(folder)
     try:
         config = ELMoConfig.from_dict(values.get("model"))

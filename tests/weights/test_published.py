@@ -204,7 +204,7 @@ def test_a_name_is_taken_wherever_a_path_is(server, fakes, tmp_path, monkeypatch
     here = [line for line in capsys.readouterr().out.splitlines() if line.endswith("yes")]
     assert [line.split()[0] for line in here] == [SMALL]
     shutil.copytree(tmp_path / "home" / "models" / SMALL, SMALL)  # a path that exists wins
-    assert model_files.resolve(SMALL) == Path(SMALL)
+    assert model_files.resolve_name(SMALL) == Path(SMALL)
     with pytest.raises(UserError, match=f"Did you mean .*{SMALL}"):
         ELMoEmbedder("allennlp-smal")
 
