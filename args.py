@@ -116,7 +116,7 @@ FILE = {"type": Path, "metavar": "FILE"}
 DIR = {"type": Path, "metavar": "DIR"}
 
 
-CHECKPOINT = "checkpoint prefix or file, a folder (its latest checkpoint), or a published model's name"
+CHECKPOINT = "checkpoint, a folder (its latest checkpoint), or a published model's name"
 COMMON = {  # flags of several scripts
     "device": {"default": "auto", "help": "auto, cpu, gpu or gpu:N"},
     "tf32": {

@@ -167,7 +167,7 @@ class BiLM(nn.Layer):
 def load_bilm(params: str | Path, softmax: bool = False) -> tuple[BiLM, Vocabulary | None]:
     """Load a checkpoint's model, with its softmax if asked for, and its vocabulary, None if the model does not need one.
 
-    params: prefix, file, folder (its latest checkpoint), or a published model's name.
+    params: a checkpoint, a folder (its latest checkpoint), or a published model's name.
     """
     prefix, config, weights, vocabulary = read_model(params, softmax)
     return make_bilm(config, weights, str(prefix)), vocabulary
@@ -415,7 +415,7 @@ def _mask(lengths: Sequence[int]) -> paddle.Tensor:
 class ELMoEmbedder(Encoder):
     """Compute ELMo vectors of sentences with a pretrained model.
 
-    params: the prefix `checkpoints/10000`, its .pdparams file, or the folder (its latest checkpoint); the name of a
+    params: `checkpoints/10000`, a name such as `checkpoints/best`, or the folder (its latest checkpoint); the name of a
     published model, downloaded on first use; or a BiLM and its vocabulary, as `load_bilm` returns them.
     layers: all | top | average | concat | a layer's number, -1: the top | several, e.g. [0, 1], "0,1" or "concat:0,1" | the
     fixed weights of a sum, one per layer | mix: the output `elmo` of an imported TensorFlow Hub module.

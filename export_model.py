@@ -32,7 +32,7 @@ TASKS = {"tagger": (TaggerNetwork, Tagger), "classifier": (ClassifierNetwork, Cl
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
-    parser.add_argument("model", metavar="MODEL", help="checkpoint prefix, file or folder, saved model, or name")
+    parser.add_argument("model", metavar="MODEL", help="checkpoint, saved model, or name")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder to write")
     parser.add_argument("--onnx", action="store_true", help="also write model.onnx, for ONNX Runtime and others")
     elmo = parser.add_argument_group("ELMo")
