@@ -12,29 +12,20 @@
 
 list shows the published models. Some are bundled with the library. The others are downloaded by get, or when their name is
 given instead of a checkpoint to a script, ELMo(...) or ELMoEmbedder(...), and cached in $ELMO_HOME/models (default:
-~/.cache/elmo/models). Proxies are taken from the environment.
-ELMO_MIRROR=https://mirror.example/elmo replaces https://host/path by https://mirror.example/elmo/host/path, where
-`wget -x https://host/path` stores it. Without a network, give downloaded files, or a folder or archive with them, to --from.
+~/.cache/elmo/models). ELMO_MIRROR=https://mirror.example/elmo replaces https://host/path by
+https://mirror.example/elmo/host/path. Without a network, give downloaded files, or a folder or archive with them, to --from.
 
-import reads these formats, and recognises them by the names of the files unless --format names one:
+import reads these formats, and recognises them by the names of the files unless --format names one (docs/weights.md):
 
-    bilm-tf    options.json and HDF5, in which bilm-tf, AllenNLP and simple_elmo publish. The model has a softmax only if the
-               files contain one, which bilm-tf does not dump, and its words (--vocab). Without a softmax it computes
-               vectors but no perplexity. A word model (without char_cnn in options.json) always needs its words.
+    bilm-tf    options.json and HDF5, in which bilm-tf, AllenNLP and simple_elmo publish; with --vocab also the softmax
+    tensorflow a folder of bilm-tf's training; or an unpacked module of TensorFlow Hub, such as google/elmo
     manylangs  config.json, encoder.pkl and token_embedder.pkl of ELMoForManyLangs
-    tensorflow a folder of bilm-tf's training (its last checkpoint), with its words (--vocab) also the softmax; or an
-               unpacked module of TensorFlow Hub, such as google/elmo, with its mix of the layers:
-               ELMoEmbedder(DIR, layers="mix")
     fluid      the parameter folder of PaddlePaddle's ELMo for Fluid 1.4, a word model; needs --vocab
     paddle     a .pdparams file of PaddleNLP's ELMo example, with its words (--vocab); or of
                paddle.save(bilm.state_dict(), FILE), next to the model's config.json and vocab.txt
 
-export writes the files of bilm-tf. Importing them again gives a model with the same vectors bit for bit (except that a
-forget bias other than 1 is added to the biases, with rounding).
-
-half rounds a checkpoint's weights to float16, which halves the file. They are loaded as float32.
-
-DIR must be new or empty; it appears when the model is complete.
+export writes the files of bilm-tf. half rounds a checkpoint's weights to float16, which halves the file. They are loaded as
+float32. DIR must be new or empty; it appears when the model is complete.
 """
 
 import argparse
@@ -168,16 +159,10 @@ def write_checkpoint(
 
 
 def describe(config: ELMoConfig, params: Mapping[str, np.ndarray]) -> None:
-    filters = f"characters, {len(config.filters)} filters, {config.activation}, {config.n_highway} highways"
-    words = f"table of {config.vocab_size:,} words"
-    inputs = " and ".join([filters] * config.reads_characters + [words] * config.reads_words)
-    skip = "with" if config.use_skip_connections else "without"
-    log.info(
-        f"model         {inputs}; {config.n_layers} layers {skip} skip connections, P {config.projection_dim}, "
-        f"H {config.cell_dim}; clips {config.cell_clip:g} and {config.proj_clip:g}; forget bias {config.forget_bias:g}"
-    )
+    sizes = f"{config.n_layers} layers, P {config.projection_dim}, H {config.cell_dim}"
     output = f"softmax of {config.vocab_size:,} words" if "softmax.weight" in params else "no softmax: vectors only"
-    log.info(f"parameters    {sum(weight.size for weight in params.values()):,}; {output}")
+    n_parameters = sum(weight.size for weight in params.values())
+    log.info(f"model         {config.input} input, {sizes}, {n_parameters:,} parameters, {output}; see config.json")
 
 
 if __name__ == "__main__":
