@@ -81,18 +81,18 @@ def machines():
 
 
 def test_a_run_survives_the_loss_of_a_machine(machines, tmp_path):
-    """Two machines train, one is lost, the other continues alone, then both to the end."""
+    """Two machines train, one is lost, the other continues alone."""
     other = machines[1]
     corpus, save_dir = runs.write_corpus(tmp_path / "corpus"), tmp_path / "run"
     changes = {"dev_data_path": None, "max_steps": None, "save_freq": 10, "log_freq": 1}
 
-    def flags(epochs: int, **more) -> list[str]:
-        return runs.flags(corpus, save_dir, epochs=epochs, **changes, **more)
+    def flags(**more) -> list[str]:
+        return runs.flags(corpus, save_dir, epochs=10_000, **changes, **more)
 
     def epochs() -> list[float]:
         return [line["epoch"] for line in runs.log_lines(save_dir, "training")]
 
-    started = [machine.launch(tmp_path / f"first{k}", flags(10_000)) for k, machine in enumerate(machines)]
+    started = [machine.launch(tmp_path / f"first{k}", flags()) for k, machine in enumerate(machines)]
     runs.wait_until((save_dir / "10").exists, started[0])
     other.kill()
     assert started[0].wait(timeout=60) == 2
@@ -101,17 +101,10 @@ def test_a_run_survives_the_loss_of_a_machine(machines, tmp_path):
     assert "Traceback" not in output
 
     saved = checkpoint.steps(save_dir)[-1]
-    resumed = {"init_from_ckpt": save_dir, "allow_changes": True}
-    runs.pretrain(flags(10_000, **resumed), stop_at=saved + 10)
+    runs.pretrain(flags(init_from_ckpt=save_dir, allow_changes=True), stop_at=saved + 10)
     lost = epochs()[saved - 1]
     # a step of one machine reads half as much
     assert epochs()[-1] == pytest.approx(int(lost) + 10 / 2 * lost / saved, rel=0.02)
-
-    end = int(epochs()[-1]) + 2
-    started = [machine.launch(tmp_path / f"second{k}", flags(end, **resumed)) for k, machine in enumerate(machines)]
-    assert [process.wait(timeout=60) for process in started] == [0, 0]
-    assert "final" in checkpoint.read_names(save_dir)
-    assert end <= epochs()[-1] < end + 0.1
 
 
 @pytest.mark.slow
