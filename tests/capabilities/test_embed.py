@@ -164,15 +164,15 @@ def test_sentences_can_be_left_out_and_texts_compressed(model, text, whole, tmp_
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_text(model, tmp_path):
-    """Compare the peak for 9,000 lines, whose vectors take 45 MB, with that for 1,500. HDF5 and malloc keep some."""
+    """Compare the peak for 18,000 lines, whose vectors take 90 MB, with that for 3,000. HDF5 keeps up to 32 MB."""
     lines = text_of(tmp_path, n=500, longest=60).read_text(encoding="utf-8").splitlines(keepends=True)
     peaks = []
-    for times in (3, 18):
+    for times in (6, 36):
         text, output = tmp_path / f"{times}.txt", tmp_path / "output"
         text.write_text("".join(lines * times), encoding="utf-8")
         process = runs.start("run_embed.py", flags(model, text, tmp_path / f"{times}.hdf5", batch_size=64), output)
         peaks.append(runs.peak_memory(process, output))
-    assert (tmp_path / "18.hdf5").stat().st_size > 45e6 and peaks[1] < peaks[0] + 30
+    assert (tmp_path / "36.hdf5").stat().st_size > 90e6 and peaks[1] < peaks[0] + 50
 
 
 # Interruptions
@@ -338,12 +338,12 @@ def test_vectors_of_a_vocabulary_replace_the_characters(model, words, options):
     assert embedder.oov_share == 0
 
 
-def test_words_without_a_vector_are_refused_with_their_place(model, words):
+def test_words_without_a_vector_are_refused(model, words):
     path, output = words
     embedder = ELMoEmbedder(model, token_vectors=output, vocabulary=path)
     sentences = [["the"], ["a", "bank", "missing"]]
     for call in (embedder.encode, lambda sentences: list(embedder.iter_encode(iter(sentences)))):
-        with pytest.raises(UserError, match=r"sentence 1, token 2: 'missing'"):
+        with pytest.raises(UserError, match="'missing' is not among"):
             call(sentences)
 
 
