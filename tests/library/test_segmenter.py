@@ -1,7 +1,9 @@
 """Chinese words with a dictionary of one's own, and traditional characters."""
 
 import copy
+import marshal
 import pickle
+import tempfile
 
 import jieba
 import pytest
@@ -21,6 +23,14 @@ def test_a_dictionary_is_jiebas_own_but_does_not_change_the_programs_jieba(tmp_p
     expected.load_userdict(str(tmp_path / "words.txt"))
     assert segment.cut(TEXT) == expected.lcut(TEXT) == ["小明", "在", "云原生", "团队", "做", "图神经网络"]
     assert jieba.lcut(TEXT) == before == segmenter().cut(TEXT) != segment.cut(TEXT)
+
+
+def test_a_dictionary_that_another_user_left_is_not_read(tmp_path, monkeypatch):
+    (tmp_path / "jieba.cache").write_bytes(marshal.dumps(({"在北": 10**9}, 10**9)))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))
+    assert Segmenter(["云原生"]).cut("他在北京") == ["他", "在", "北京"]
+    assert (tmp_path / "mine" / "elmo" / "jieba.cache").exists()
 
 
 def test_a_word_of_frequency_0_is_split():
