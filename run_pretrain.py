@@ -41,6 +41,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments.add_settings(data, PretrainingSettings, "noise")
     run = parser.add_argument_group("run")
     arguments.add(run, "device", "tf32", "seed")
+    exchange = "of the gradients that processes send to each other; bfloat16 halves the messages"
+    run.add_argument("--exchange", choices=("float32", "bfloat16"), default="float32", help=exchange)
     names = ("epochs", "max_steps", "log_freq", "eval_freq", "patience", "accumulate")
     arguments.add_settings(run, PretrainingSettings, *names)
     run.add_argument("--plot", action="store_true", help="plot the perplexities into loss.png at the end")
@@ -74,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     device = runtime.set_device(args.device, args.tf32)
     args.precision = chosen_precision(args.precision, device)
     products.use(args.precision)
-    ranks = Ranks(advice="Give the same command with --resume.")
+    ranks = Ranks("Give the same command with --resume.", args.exchange)
     if not ranks.is_main:
         log.setLevel("WARNING")
     corpus, dev = open_text(args)

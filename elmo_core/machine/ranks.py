@@ -32,11 +32,12 @@ class LostRank(UserError):
 class Ranks:
     """This process's rank among `size`, and collective operations. All ranks must make the same calls in the same order.
 
-    advice: ends the error message if a rank is lost.
+    advice: ends the error message if a rank is lost. exchange: the type in which gradients are sent, float32 or bfloat16,
+    which halves the messages.
     """
 
-    def __init__(self, advice: str = ""):
-        self.advice = advice
+    def __init__(self, advice: str = "", exchange: str = "float32"):
+        self.advice, self.exchange = advice, exchange
         self.rank, self.size = runtime.rank_and_size()
         if self.size > 1:
             if paddle.get_device() == "cpu":  # otherwise Paddle would use GPUs if there are any
@@ -144,9 +145,12 @@ class Ranks:
     def _means(self, tensors: Sequence) -> list:
         """Average tensors over the ranks, in one message."""
         sums = paddle.concat([tensor.reshape([-1]) for tensor in tensors])
+        if self.exchange == "bfloat16":
+            sums = sums.astype("bfloat16")
         with self._collective():
             paddle.distributed.all_reduce(sums)
-        means = paddle.split(sums.scale_(1 / self.size), [tensor.size for tensor in tensors])
+        sums = sums.astype(tensors[0].dtype).scale_(1 / self.size)
+        means = paddle.split(sums, [tensor.size for tensor in tensors])
         return [mean.reshape(tensor.shape) for mean, tensor in zip(means, tensors, strict=True)]
 
     def _all_reduce(self, array: np.ndarray, op: int) -> np.ndarray:

@@ -44,4 +44,9 @@ paddle.seed(rank)
 weights = paddle.nn.Linear(3, 2).parameters()
 ranks.broadcast_weights(weights)
 assert all(np.array_equal(*pair) for pair in zip(*ranks.gather([weight.numpy() for weight in weights]), strict=True))
+
+# gradients sent in bfloat16: rounded to 8 bits, and averages in float32
+ranks.exchange = "bfloat16"
+mean, other = ranks._means([paddle.to_tensor([1 + rank / 1024, 3.0 * rank]), paddle.full([1], 2.0)])
+assert mean.dtype == other.dtype == paddle.float32 and mean.tolist() == [1, 1.5] and other.tolist() == [2]
 print("all checks passed")
