@@ -193,19 +193,31 @@ class _FusedHighway(paddle.autograd.PyLayer):
 
 
 class Maximum(paddle.autograd.PyLayer):
-    """Maximum over an axis; the gradient goes to the first maximum. Paddle's own, and its argmax, are many times slower."""
+    """Maximum over an axis; the gradient goes to the first maximum. Paddle's own is many times slower."""
 
     @staticmethod
     def forward(ctx, x, axis):
-        largest, ctx.axis = x.max(axis=axis, keepdim=True), axis
-        shape = [-1 if k == axis else 1 for k in range(x.ndim)]
-        ctx.ranks = paddle.arange(x.shape[axis], 0, -1, x.dtype).reshape(shape)  # the first has the highest
-        ctx.first = None if x.stop_gradient else ((x == largest).astype(x.dtype) * ctx.ranks).max(axis, keepdim=True)
+        largest, ctx.axis, ctx.shape = x.max(axis=axis, keepdim=True), axis, x.shape
+        ctx.ranks = None
+        if _argmax_is_slow(x):
+            ctx.ranks = paddle.arange(x.shape[axis], 0, -1, x.dtype)  # the first has the highest
+            ctx.ranks = ctx.ranks.reshape([-1 if k == axis else 1 for k in range(x.ndim)])
+            ctx.first = ((x == largest).astype(x.dtype) * ctx.ranks).max(axis, keepdim=True)
+        elif not x.stop_gradient:
+            ctx.first = x.argmax(axis=axis, keepdim=True)
         return largest.squeeze(axis)
 
     @staticmethod
     def backward(ctx, gradient):
-        return (ctx.ranks == ctx.first).astype(gradient.dtype) * gradient.unsqueeze(ctx.axis)
+        gradient = gradient.unsqueeze(ctx.axis)
+        if ctx.ranks is not None:
+            return (ctx.ranks == ctx.first).astype(gradient.dtype) * gradient
+        return paddle.put_along_axis(paddle.zeros(ctx.shape, gradient.dtype), ctx.first, gradient, ctx.axis)
+
+
+def _argmax_is_slow(x: paddle.Tensor) -> bool:
+    """Whether Paddle's argmax takes longer than a comparison and a maximum, as on GPUs: a block of threads per result."""
+    return not x.place.is_cpu_place()
 
 
 def _length_runs(lengths: np.ndarray) -> list[tuple[int, int]]:
