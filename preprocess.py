@@ -138,7 +138,7 @@ def vectors(args: argparse.Namespace) -> None:
 
 
 def corpus_files(args: argparse.Namespace) -> list[Path]:
-    """The files of the corpus, each once. Raise if --output cannot be written."""
+    """Return the files of the corpus, each once. Raise if --output cannot be written."""
     paths = list(dict.fromkeys(Corpus(args.input).paths))
     disk.check_output("--output", args.output, *paths)
     if args.output.exists() and not args.overwrite:

@@ -109,7 +109,7 @@ def load(args: argparse.Namespace) -> "ELMoEmbedder":
 
 
 def mix_weights(numbers: Sequence[float], params: str) -> list[float]:
-    """The layers' weights, gamma * softmax(scalars)."""
+    """Compute the layers' weights, gamma * softmax(scalars)."""
     values = checkpoint.load_config(model_files.resolve_name(params))
     n_layers = ELMoConfig.from_dict(values.get("model")).n_layers + 1
     *scalars, gamma = numbers

@@ -120,7 +120,7 @@ def parse_words(args: argparse.Namespace) -> list[str]:
 
 
 def find_user_occurrences(texts: Sequence[str], query_words: Sequence[str]) -> list[Occurrence]:
-    """Occurrences of --word in --sentence."""
+    """Find the occurrences of --word in --sentence."""
     occurrences = []
     for text in texts:
         tokens = tuple(text.split())
@@ -148,7 +148,7 @@ def check_model(
 
 
 def is_scorable(word: Word, embedder: elmo.ELMoEmbedder) -> bool:
-    """Whether a word of --senses can be in the table. Log why not."""
+    """Tell whether a word of --senses can be in the table. Log why not."""
     reason = "" if word.comparable else "its sense is given in fewer than two sentences"
     reason = reason if is_known(word.text, embedder) else "it is not in the model's vocabulary"
     if reason:

@@ -35,7 +35,7 @@ class ELMoPart:
         self.initial_states = _initial_states(bilm, vocabulary)
 
     def layers(self, batch: Sentences) -> list[Array]:
-        """The chosen layers, each (B, T, 2P), not masked."""
+        """Return the chosen layers, each (B, T, 2P), not masked."""
         ops, width = batch.ops, self.config.projection_dim
         vectors, inverse = self._token_vectors(batch)
         token = ops.lookup(vectors, ops.reshape(inverse, [batch.rows, batch.steps]))
@@ -56,7 +56,7 @@ class ELMoPart:
         return [layer for (layer,) in self.choice.select([(layer,) for layer in layers])]  # both directions in one
 
     def _token_vectors(self, batch: Sentences) -> tuple[Array, Array]:
-        """Vectors (N, P) of the distinct tokens, and each token's index among them (B * T,)."""
+        """Compute vectors (N, P) of the distinct tokens, and each token's index among them (B * T,)."""
         ops, encoder = batch.ops, self.bilm.token_encoder
         ids, inverse = batch.distinct(*self.inputs)
         if not self.config.reads_characters:
@@ -80,7 +80,7 @@ class ELMoPart:
 
 
 def _weights(pair: tuple[LSTMP, LSTMP], forget_bias: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Both directions' weights of a layer: input (D, P + 1, 4H), recurrent (D, P, 4H), projection (D, H, P).
+    """Return both directions' weights of a layer: input (D, P + 1, 4H), recurrent (D, P, 4H), projection (D, H, P).
 
     The input weights' last row is the bias. sigmoid(x) equals (tanh(x / 2) + 1) / 2, and Paddle's tanh is three times
     faster than its sigmoid. So the gates' weights are halved at export, and so is the projection, for the output gate.
@@ -94,7 +94,7 @@ def _weights(pair: tuple[LSTMP, LSTMP], forget_bias: float) -> tuple[np.ndarray,
 
 
 def _initial_states(bilm: BiLM, vocabulary: Vocabulary | None) -> list[list[np.ndarray]]:
-    """Per layer, h (D, P) and c (D, H) after `<S>` forward and `</S>` backward."""
+    """Compute h (D, P) and c (D, H) of each layer after `<S>` forward and `</S>` backward."""
     batch = token_batch([[]], bilm.config.input, vocabulary)
     with paddle.no_grad():
         vectors = bilm.token_encoder(batch.tokens)

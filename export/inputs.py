@@ -46,7 +46,7 @@ class IdInput:
         return (*self.axes, self.columns) if self.columns else self.axes
 
     def spec(self) -> dict[str, Any]:
-        """The entry of inputs.json: all that a program needs to compute the ids."""
+        """Return the entry of inputs.json: all that a program needs to compute the ids."""
         spec = {"shape": self.shape, "padding": self.padding}
         spec |= {name: value for name in ("table", "longest", "lower") if (value := getattr(self, name))}
         return {**spec, "unknown": self.unknown} if self.table and not self.columns else spec
@@ -56,7 +56,7 @@ BYTES = IdInput("its bytes + 1 between 259 and 260, then 261", columns=MAX_CHARS
 
 
 def table_input(table: str, lines: Sequence[str], meaning: str = "", **more) -> IdInput:
-    """An input of line numbers in a table. meaning: appended to "line in TABLE, from 0"."""
+    """Describe an input of line numbers in a table. meaning: appended to "line in TABLE, from 0"."""
     content = "\n".join(lines) + "\n"
     return IdInput(f"line in {table}, from 0{meaning}", table=table, content=content, **more)
 
@@ -67,7 +67,7 @@ def word_input(vocabulary: Vocabulary, table: str, axes: tuple[str, str] = TOKEN
 
 
 def character_input(config: ELMoConfig, vocabulary: Vocabulary | None, table: str) -> IdInput:
-    """The characters that a biLM reads."""
+    """Describe the characters that a biLM reads."""
     if config.alphabet == "bytes":
         return replace(BYTES, columns=config.max_characters)
     ids = vocabulary.alphabet.ids
@@ -103,7 +103,7 @@ class Sentences:
         return x * mask + (1 - mask) * spec.padding
 
     def align_outputs(self, outputs: Array, width: int) -> Array:
-        """Both directions' outputs (D, T, B, width), aligned to the tokens. (B, T, 2 * width)"""
+        """Return both directions' outputs (D, T, B, width), aligned to the tokens. (B, T, 2 * width)"""
         aligned = self.ops.lookup(self.ops.reshape(outputs, [-1, width]), self.output_index)
         return self.ops.reshape(aligned, [self.rows, self.steps, 2 * width])
 
@@ -117,7 +117,7 @@ class Sentences:
         return (1.0 - self.ops.cast(self.mask, "float32")) * score
 
     def mean(self, x: Array) -> Array:
-        """Means of x (B, T, width) over each sentence's tokens; zero without tokens. (B, width)"""
+        """Compute means of x (B, T, width) over each sentence's tokens; zero without tokens. (B, width)"""
         n = self.ops.cast(self.lengths + self.ops.cast(self.lengths < 1, "int64"), "float32")
         return self.ops.sum(self.masked(x), axis=1) / self.ops.reshape(n, [-1, 1])
 

@@ -19,7 +19,7 @@ TYPES = {"float32": onnx.TensorProto.FLOAT, "int64": onnx.TensorProto.INT64, "bo
 
 @contextmanager
 def onnx_graph(path: Path) -> Iterator["OnnxGraph"]:
-    """A graph to fill. At the end of the block it is written to `path`."""
+    """Yield a graph to fill. At the end of the block it is written to `path`."""
     graph = OnnxGraph()
     yield graph
     size = sum(len(weight.raw_data) for weight in graph.weights)
@@ -34,12 +34,12 @@ def onnx_graph(path: Path) -> Iterator["OnnxGraph"]:
 
 
 def _operator(name: str) -> Callable:
-    """A method of OnnxGraph that adds this operator."""
+    """Return a method of OnnxGraph that adds this operator."""
     return lambda graph, *inputs: graph.node(name, inputs)
 
 
 def _binary(name: str, dtype: str = "") -> Callable:
-    """A method of Value that adds this operator; its second input is another value, or a number."""
+    """Return a method of Value that adds this operator; its second input is another value, or a number."""
     return lambda value, other: value.graph.node(name, [value, other], dtype)
 
 
@@ -83,7 +83,7 @@ class OnnxGraph:
         return self.weight(np.array(value, dtype))
 
     def weight(self, array: np.ndarray) -> Value:
-        """An array of the graph."""
+        """Add an array to the graph."""
         value = self._value(str(array.dtype))
         self.weights.append(numpy_helper.from_array(np.ascontiguousarray(array), value.name))
         return value

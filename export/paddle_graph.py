@@ -60,14 +60,14 @@ class PaddleGraph:
         self.outputs.append(x)
 
     def weight(self, array: np.ndarray) -> Array:
-        """An array of the graph."""
+        """Add an array to the graph."""
         zero = paddle.nn.initializer.Constant(0)
         weight = static.create_parameter(list(array.shape), str(array.dtype), default_initializer=zero)
         static.global_scope().var(weight.name).get_tensor().set(np.ascontiguousarray(array), paddle.CPUPlace())
         return weight
 
     def operand(self, array: np.ndarray) -> Array:
-        """A weight (..., n, m) for `matmul`: transposed, because MKL is then up to 2.4 times faster with few rows."""
+        """Add a weight (..., n, m) for `matmul`: transposed, because MKL is then up to 2.4 times faster with few rows."""
         return self.weight(array.swapaxes(-1, -2))
 
     def matmul(self, x: Array, operand: Array) -> Array:
@@ -77,7 +77,7 @@ class PaddleGraph:
         return paddle.shape(x)[axis].astype("int64")
 
     def head(self, x: Array, n: Array, axis: int) -> Array:
-        """The first n along an axis, or all if there are fewer."""
+        """Return the first n along an axis, or all if there are fewer."""
         return paddle.slice(x, [axis], [0], [n])
 
     def lookup(self, table: Array, rows: Array) -> Array:

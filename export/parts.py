@@ -60,7 +60,7 @@ def char_vectors(ops: PaddleGraph, ids: Array, cnn: CharCNN, padding: int, words
 
 
 def windows(ops: PaddleGraph, x: Array, layer: nn.Linear, width: int) -> Array:
-    """The layer, without its bias, over each `width` columns of x (N, D, C). (N, F, C - width + 1)"""
+    """Apply the layer, without its bias, to each `width` columns of x (N, D, C). (N, F, C - width + 1)"""
     weight = layer.weight.numpy()
     return ops.windows(x, ops.weight(weight.reshape(width, -1, weight.shape[1]).transpose(2, 1, 0)))
 
@@ -122,7 +122,7 @@ def run(ops: PaddleGraph, step: Callable, states: Sequence[Array], products: Arr
 
 
 def text_vectors(batch: Sentences, x: Array, head: nn.Layer) -> Array:
-    """The vector that a classifier's head computes from x (B, T, .), zero at padding; zeros without tokens. (B, H)"""
+    """Return the vector that a classifier's head computes from x (B, T, .), zero at padding; zeros without tokens. (B, H)"""
     ops, padding = batch.ops, batch.padding_scores(IMPOSSIBLE)
     if isinstance(head, heads.Attention):
         weights = ops.softmax(ops.reshape(linear(ops, x, head.score), [batch.rows, -1]) + padding)
@@ -138,7 +138,7 @@ def text_vectors(batch: Sentences, x: Array, head: nn.Layer) -> Array:
 
 
 def _text_windows(batch: Sentences, x: Array, layer: nn.Linear, width: int) -> Array:
-    """The rectified layer over the `width` tokens around each of x (B, T, .). (B, T, F)"""
+    """Apply the layer, rectified, to the `width` tokens around each of x (B, T, .). (B, T, F)"""
     ops, dim = batch.ops, layer.weight.shape[0] // width
     before, after = (ops.zeros([batch.rows, n, dim], "float32") for n in (width // 2, width - 1 - width // 2))
     x = ops.transpose(ops.concat([before, x, after], axis=1), [0, 2, 1])
@@ -147,7 +147,7 @@ def _text_windows(batch: Sentences, x: Array, layer: nn.Linear, width: int) -> A
 
 
 def viterbi(batch: Sentences, emissions: Array, crf: LinearChainCRF) -> Array:
-    """The best labels (B, T) for emissions (B, T, K). Label K is that before the first token, and of no token."""
+    """Decode the best labels (B, T) for emissions (B, T, K). Label K is that before the first token, and of no token."""
     ops, n = batch.ops, len(crf.stop) + 1
     scores = np.concatenate([crf.transitions.numpy(), crf.start.numpy()[None]]) + crf.penalty.numpy()
     transitions = np.full((n, n), IMPOSSIBLE, np.float32)

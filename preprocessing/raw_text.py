@@ -192,7 +192,7 @@ def _process_batch(options: Options, tokeniser: Tokeniser, first_dev: int | None
 
 
 def _is_held_out(options: Options, first_dev: int | None, document: int, line: bytes) -> bool:
-    """Whether the line goes to dev. If lines are documents, equal lines stay together."""
+    """Tell whether the line goes to dev. If lines are documents, equal lines stay together."""
     if first_dev is not None or not options.dev_fraction:
         return first_dev is not None and document >= first_dev
     name = line.strip() if options.document == "line" else str(document).encode()
@@ -211,7 +211,7 @@ def _reason_to_drop(tokens: list[str], options: Options) -> str | None:
 
 
 def _first_held_out(paths: list[Path], options: Options) -> int:
-    """The number of the first document of dev, if dev is the last `dev_fraction` of all documents."""
+    """Return the number of the first document of dev, if dev is the last `dev_fraction` of all documents."""
     n = 0
     with _progress(paths, "count documents") as progress:
         for batch in batches(paths, options.document):
@@ -221,7 +221,7 @@ def _first_held_out(paths: list[Path], options: Options) -> int:
 
 
 def _progress(paths: list[Path], what: str) -> tqdm:
-    """A progress bar in bytes, only on a terminal."""
+    """Return a progress bar in bytes, only on a terminal."""
     total = sum(path.stat().st_size for path in paths)
     return tqdm(total=total, desc=what, unit="B", unit_scale=True, disable=None)
 
@@ -297,7 +297,7 @@ def _check_output(output: Path, overwrite: bool) -> None:
 
 @contextmanager
 def _staging(output: Path) -> Iterator[Path]:
-    """A folder for train and dev, which are moved to the output if the block succeeds."""
+    """Yield a folder for train and dev, which are moved to the output if the block succeeds."""
     output.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=output) as name:

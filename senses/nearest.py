@@ -40,13 +40,13 @@ def embed(
 
 
 def same_sense_shares(word: Word) -> np.ndarray:
-    """The probability that the nearest occurrence has the same sense, by chance and per layer. (1 + layers, n)"""
+    """Return the probability that the nearest occurrence has the same sense, by chance and per layer. (1 + layers, n)"""
     chance = np.zeros((1, *word.vectors.shape[1:]), dtype=np.float32)  # all equally near
     return np.stack([same_sense(layer, word.senses, word.sentences) for layer in (*chance, *word.vectors)])
 
 
 def same_sense(vectors: np.ndarray, senses: np.ndarray, sentences: np.ndarray) -> np.ndarray:
-    """Probability that the nearest occurrence in another sentence has the same sense; ties are averaged.
+    """Return the probability that the nearest occurrence in another sentence has the same sense; ties are averaged.
 
     vectors: (n, D), of length 1. senses, sentences: (n,). Returns (n,): 0 or 1, or a fraction if several are equally near.
     """
@@ -70,13 +70,13 @@ def _cosines(vectors: np.ndarray, sentences: np.ndarray) -> Iterator[tuple[slice
 def neighbours(
     occurrence: Occurrence, vectors: np.ndarray, word: Word, layer: int, n: int
 ) -> list[tuple[Occurrence, float]]:
-    """The word's n occurrences nearest to the given one, whose vectors are (layers, 2P), in a layer; with cosines."""
+    """Find the word's n occurrences nearest to the given one, whose vectors are (layers, 2P), in a layer; with cosines."""
     others = np.array([other.tokens != occurrence.tokens for other in word.occurrences])
     return [(word.occurrences[k], cosine) for k, cosine in nearest(word.vectors[layer], vectors[layer], others, n)]
 
 
 def nearest_others(word: Word, layer: int, n: int) -> list[list[tuple[int, float]]]:
-    """Per occurrence, the n nearest others in a layer: indices into `word.occurrences` and cosines."""
+    """Find the n nearest others of each occurrence in a layer: indices into `word.occurrences` and cosines."""
     nearest = []
     for _, cosines in _cosines(word.vectors[layer], word.sentences):
         candidates = np.argpartition(-cosines, min(n, len(cosines.T) - 1), axis=1)[:, :n]
@@ -108,7 +108,7 @@ def kmeans(vectors: np.ndarray, n: int, seed: int) -> np.ndarray:
 def nearest_words(
     embedder: elmo.ELMoEmbedder, query_words: Sequence[str], background: Iterable[Sequence[str]]
 ) -> dict[str, list[tuple[str, float]]]:
-    """The frequent words nearest to each query word in layer 0. background: sentences that give the frequencies."""
+    """Find the frequent words nearest to each query word in layer 0. background: sentences that give the frequencies."""
     counts = Counter(itertools.chain.from_iterable(background))
     frequent = [token for token, _ in counts.most_common() if is_word(token) and is_known(token, embedder)]
     candidates = [*query_words, *frequent[:CANDIDATES]]
@@ -116,5 +116,5 @@ def nearest_words(
 
 
 def is_known(word: str, embedder: elmo.ELMoEmbedder) -> bool:
-    """Whether the model reads the word, not <UNK>."""
+    """Tell whether the model reads the word, not <UNK>."""
     return embedder.config.reads_characters or word in embedder.vocabulary

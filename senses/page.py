@@ -81,7 +81,7 @@ def write_page(
 
 
 def keywords(word: Word, background: Sequence[Sequence[str]]) -> list[str]:
-    """The two most distinctive words per occurrence: frequent in this word's sentences, rare elsewhere."""
+    """Find the two most distinctive words per occurrence: frequent in this word's sentences, rare elsewhere."""
     sentences = [set(occurrence.tokens) for occurrence in word.occurrences]
     counts = Counter(itertools.chain.from_iterable(sentences))
     background_counts = Counter(token for tokens in background for token in set(tokens))
@@ -104,7 +104,7 @@ def distinctiveness(count: int, n: int, general_count: int, n_general: int) -> f
 
 
 def propose_senses(word: Word, layer: int, keywords: Sequence[str], seed: int) -> list[str]:
-    """A name per occurrence: its cluster's number, by size, and two of its keywords. All empty if there are too few.
+    """Name each occurrence: its cluster's number, by size, and two of its keywords. All empty if there are too few.
 
     keywords: of each occurrence's sentence. The number of clusters is the one with the best silhouette.
     """
@@ -129,7 +129,7 @@ def propose_senses(word: Word, layer: int, keywords: Sequence[str], seed: int) -
 
 
 def _layers(word: Word, layers: Sequence[int], projection: str, seed: int) -> list[dict]:
-    """Per layer, the points, and the nearest neighbours of every occurrence."""
+    """Compute, per layer, the points, and the nearest neighbours of every occurrence."""
     records, previous = [], None
     for layer in layers:
         points, measure = project(word.vectors[layer], projection, seed)

@@ -24,14 +24,14 @@ CHINESE_FONTS = (
 
 
 def font_families() -> list[str]:
-    """Font families in Matplotlib's search order: its own, then installed Chinese ones."""
+    """List font families in Matplotlib's search order: its own, then installed Chinese ones."""
     installed = import_optional("matplotlib.font_manager", "a picture").get_font_names()
     return ["DejaVu Sans", *(name for name in CHINESE_FONTS if name in installed)]
 
 
 @contextmanager
 def figure_file(path: Path, size: tuple[float, float]) -> Iterator[Any]:
-    """A Matplotlib figure of this size in inches, written as PNG at the end of the block."""
+    """Yield a Matplotlib figure of this size in inches, written as PNG at the end of the block."""
     families = font_families()
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg

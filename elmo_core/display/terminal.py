@@ -5,7 +5,7 @@ import unicodedata
 
 
 def display_width(text: str) -> int:
-    """Width in columns: two for a wide character, none for a combining accent."""
+    """Return the width in columns: two for a wide character, none for a combining accent."""
     bases = (c for c in text if unicodedata.category(c) not in ("Mn", "Me"))
     return sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in bases)
 

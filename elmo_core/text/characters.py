@@ -63,7 +63,7 @@ class Bytes:
         return tokens
 
     def is_truncated(self, token: str) -> bool:
-        """Whether only the beginning of the token is read."""
+        """Tell whether only the beginning of the token is read."""
         longest = self.columns - 2
         return len(token) > longest // 4 and len(_utf8(token)) > longest
 
@@ -87,7 +87,7 @@ class CodePoints:
 
     @staticmethod
     def truncated(tokens: Sequence[str]) -> Sequence[str]:
-        """The tokens as they are read; the vocabulary looks them up in this form too."""
+        """Return the tokens as they are read; the vocabulary looks them up in this form too."""
         return [token[:MAX_BYTES] for token in tokens]
 
     @staticmethod

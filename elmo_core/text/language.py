@@ -36,7 +36,7 @@ def recognise(texts: Iterable[str], words: Sequence[str] = ()) -> str:
 
 @lru_cache(8)  # an embedder asks for each of its texts
 def _language_of_words(words: str) -> tuple[str | None, bool]:
-    """The language of an ELMo's words, a line each, and whether it is Chinese by characters."""
+    """Return the language of an ELMo's words, a line each, and whether it is Chinese by characters."""
     language = _language(words, 0.5)
     return language, language == "zh" and all(len(HAN.findall(word)) < 2 for word in words.split("\n"))
 

@@ -32,7 +32,7 @@ SCANNED = _either_way(pair.split("=") if "=" in pair else pair for pair in ALIKE
 
 @lru_cache(1 << 15)
 def variants(word: str, kind: str) -> list[str]:
-    """All words that one change of a kind makes of a word; none if it has no letters.
+    """Return all words that one change of a kind makes of a word; none if it has no letters.
 
     swap: two neighbours change places; drop: a character is missing; keyboard: another key, next to the right one; double:
     a character is typed twice; ocr: one or two characters are taken for others, as by a scanner.

@@ -50,7 +50,7 @@ def _pieces(text: str) -> Iterator[tuple[int, int, str]]:
 
 @lru_cache(10_000)
 def _plain(text: str) -> str:
-    """A form that is the same before and after the tokeniser's changes, without white space."""
+    """Return a form that is the same before and after the tokeniser's changes, without white space."""
     text = unicodedata.normalize("NFKD", text.translate(CP1252_FIXES)).translate(MARKS)
     return "".join(INVISIBLE.sub("", text).split())
 

@@ -89,7 +89,7 @@ class Segmenter:
         return tokenizer
 
     def cut(self, text: str) -> list[str]:
-        """The words of a text. Those of frequency 0 are split into characters."""
+        """Return the words of a text. Those of frequency 0 are split into characters."""
         words = self.tokenizer.lcut(text)
         return [part for word in words for part in (word if word in self._split else [word])] if self._split else words
 
@@ -107,7 +107,7 @@ class Segmenter:
 
 
 def _cache_folder() -> Path:
-    """The user's folder for jieba's cache; a path that cannot exist if there is none, and jieba then has no cache."""
+    """Return the user's folder for jieba's cache; a path that cannot exist if there is none, and jieba then has no cache."""
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "elmo")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -118,13 +118,13 @@ def _cache_folder() -> Path:
 
 @cache
 def segmenter(entries: tuple[str, ...] = (), source: str = "user_dict") -> Segmenter:
-    """A shared Segmenter: jieba's dictionary is loaded once."""
+    """Return a shared Segmenter: jieba's dictionary is loaded once."""
     return Segmenter(entries, source)
 
 
 @lru_cache(8)  # each line of a traditional text asks about the same words
 def is_traditional(text: str) -> bool:
-    """Whether Chinese text is traditional: more of its characters are in Big5 alone than in GB2312 alone."""
+    """Tell whether Chinese text is traditional: more of its characters are in Big5 alone than in GB2312 alone."""
     han = "".join(HAN.findall(text))
     big5, gb2312 = (han.encode(name, "ignore").decode(name) for name in ("big5", "gb2312"))
     n_both = len(big5.encode("gb2312", "ignore")) // 2

@@ -39,7 +39,7 @@ CP1252_FIXES |= str.maketrans({"´": "'", "¨": '"'})
 
 
 def paragraphs(line: str, form: str = "NFC", invisible: re.Pattern = INVISIBLE) -> list[str]:
-    """The paragraphs of a line of raw text, without HTML and invisible characters, with single spaces."""
+    """Return the paragraphs of a line of raw text, without HTML and invisible characters, with single spaces."""
     parts = BREAK.split(line)
     marked_up = "<" in line or "&" in line
     if marked_up:
@@ -101,14 +101,14 @@ SPACED_DOTS = re.compile(r"\.(?: \.)+")
 
 
 def english(paragraph: str, negation: str = "treebank") -> Iterator[list[str]]:
-    """The sentences of an English paragraph, each a list of tokens."""
+    """Yield the sentences of an English paragraph, each a list of tokens."""
     text = DASH_IN_NUMBER.sub("-", paragraph).replace("–", " - ").translate(ASCII_MARKS).replace("''", '"')
     for sentence in split_english(SPACED_DOTS.sub("...", text)):
         yield tokenize_english(sentence, negation)
 
 
 def split_english(text: str) -> list[str]:
-    """The sentences of a paragraph."""
+    """Return the sentences of a paragraph."""
     sentences, start, word = [], 0, _next_word(text, 0)
     for match in SENTENCE_END.finditer(text):
         if word < match.start() and _ends_sentence(text, start, match):
@@ -118,13 +118,13 @@ def split_english(text: str) -> list[str]:
 
 
 def _next_word(text: str, start: int) -> int:
-    """The position of the next letter or digit, or the end of the text."""
+    """Return the position of the next letter or digit, or the end of the text."""
     match = HAS_WORD.search(text, start)
     return match.start() if match else len(text)
 
 
 def _ends_sentence(text: str, start: int, match: re.Match) -> bool:
-    """Whether a match of SENTENCE_END ends the sentence that begins at `start`."""
+    """Tell whether a match of SENTENCE_END ends the sentence that begins at `start`."""
     marks, closed, gap = match.groups()
     word = LAST_WORD.search(text[max(start, match.start() - 40) : match.start()].rstrip())[0].rstrip(")]'")
     rest = text[match.end() : match.end() + 40].lstrip("\"'([{")
@@ -153,7 +153,7 @@ def _ends_sentence(text: str, start: int, match: re.Match) -> bool:
 
 
 def _is_missing_space(word: str, marks: str, closed: str, follower: str) -> bool:
-    """Whether a sentence ends without a space: bad.The, but not imdb.com, Node.Js, F.E.A.R., well...then."""
+    """Tell whether a sentence ends without a space: bad.The, but not imdb.com, Node.Js, F.E.A.R., well...then."""
     starts, upper = follower.lower() in STARTERS, follower[:1].isupper()
     if len(word) < 2 or "." in word or word.lower() in ABBREVIATIONS or closed not in ("", ")"):
         return False
@@ -163,7 +163,7 @@ def _is_missing_space(word: str, marks: str, closed: str, follower: str) -> bool
 
 
 def tokenize_english(sentence: str, negation: str = "treebank") -> list[str]:
-    """The tokens of a sentence, in the style of the 1 Billion Word corpus."""
+    """Return the tokens of a sentence, in the style of the 1 Billion Word corpus."""
     sentence = FULL_STOP.sub(_full_stop, sentence)
     if negation == "treebank":
         sentence = NEGATION.sub(r" \g<0>", sentence)
@@ -171,7 +171,7 @@ def tokenize_english(sentence: str, negation: str = "treebank") -> list[str]:
 
 
 def _full_stop(match: re.Match) -> str:
-    """The full stop at the end of a word: a separate token unless it belongs to the word."""
+    """Return the full stop at the end of a word: a separate token unless it belongs to the word."""
     text, end = match.string, match.end()
     word, rest = LAST_WORD.search(text, max(0, end - 40), end - 1)[0], text[end : end + 2].strip()
     key = word.lower()
@@ -190,20 +190,20 @@ SPLIT_RUN_ZH = re.compile(r"(?<=…) (?=…)|(?<=—) (?=—)|(?<=[０-９Ａ-�
 
 
 def chinese(paragraph: str, segment: Segmenter | None = None) -> Iterator[list[str]]:
-    """The sentences of a Chinese paragraph, each a list of words. segment: by default jieba without a dictionary."""
+    """Yield the sentences of a Chinese paragraph, each a list of words. segment: by default jieba without a dictionary."""
     cut = (segment or segmenter()).cut
     for sentence in split_chinese(paragraph):
         yield SPLIT_RUN_ZH.sub("", " ".join(cut(sentence))).split()
 
 
 def characters(paragraph: str) -> Iterator[list[str]]:
-    """The sentences of a Chinese paragraph, each a list of characters."""
+    """Yield the sentences of a Chinese paragraph, each a list of characters."""
     for sentence in split_chinese(paragraph):
         yield [character for character in sentence if not character.isspace()]
 
 
 def split_chinese(text: str) -> list[str]:
-    """The sentences of a paragraph. A straight quotation mark is closing if an odd number precedes it."""
+    """Return the sentences of a paragraph. A straight quotation mark is closing if an odd number precedes it."""
     sentences, start, quotes, counted, word = [], 0, 0, 0, _next_word(text, 0)
     for match in SENTENCE_END_ZH.finditer(text):
         end = match.end()
@@ -231,7 +231,7 @@ CONTINUES_ANY = r"\s*+ [\p{SB=SContinue}\p{SB=STerm}\p{SB=ATerm}]"
 
 @cache
 def any_patterns() -> tuple:
-    """The patterns of word boundaries and of sentence ends in any script."""
+    """Return the patterns of word boundaries and of sentence ends in any script."""
     import regex
 
     end = SENTENCE_END_ANY.replace("CLOSE", r"""[\p{Pe}\p{Pf}\p{Pi}"']""")
@@ -267,7 +267,7 @@ class Tokeniser:
     words: Sequence[str] = ()
 
     def sentences(self, line: str, form: str = "NFC", negation: str = "treebank") -> list[list[str]]:
-        """The sentences of a line of raw text, each a list of tokens."""
+        """Return the sentences of a line of raw text, each a list of tokens."""
         if self.lang == "none":
             return [tokens] if (tokens := line.split()) else []
         split = {
@@ -282,7 +282,7 @@ class Tokeniser:
         return [tokens for paragraph in paragraphs(line, form, invisible) for tokens in split(paragraph)]
 
     def __call__(self, text: str) -> list[str]:
-        """The tokens of a text, as `preprocess.py text` makes them: in English `it 's`, `do n't`, and no HTML.
+        """Return the tokens of a text, as `preprocess.py text` makes them: in English `it 's`, `do n't`, and no HTML.
 
         rt-polarity itself does not split clitics (`it's`): vectors trained on such a corpus lack these words.
         """

@@ -6,7 +6,7 @@ from model_io import SETTINGS, Run, arrays, tokeniser
 
 
 def predict(run: Run, lines: list[str], lang: str = SETTINGS["lang"]) -> Iterator[tuple[dict, str]]:
-    """The tokens of each line and their vectors, or the mean of these; and the vectors' shape, as text."""
+    """Yield the tokens of each line and their vectors, or the mean of these; and the vectors' shape, as text."""
     sentences = list(map(tokeniser(lang), lines))
     output = run(arrays(sentences))
     for row, tokens in enumerate(sentences):

@@ -12,7 +12,7 @@ PIECES = PieceSplitter(table(SETTINGS["pieces"]), SETTINGS["whole"]) if SCHEME =
 
 
 def predict(run: Run, lines: list[str], lang: str = SETTINGS["lang"]) -> Iterator[tuple[dict, str]]:
-    """The tokens of each line, their labels and the spans; and the words with their labels, as text."""
+    """Yield the tokens of each line, their labels and the spans; and the words with their labels, as text."""
     cut, names = tokeniser(lang), list(table("labels.txt"))
     texts = []
     for text in lines:
