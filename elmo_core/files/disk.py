@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -139,6 +139,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         yield temporary
         for part in [*temporary.rglob("*"), temporary]:
             sync(part)
+        with suppress(FileNotFoundError):
+            path.rmdir()  # an empty folder, which Windows would not replace
 
 
 @contextmanager
@@ -178,14 +180,15 @@ def rename(temporary: Path, path: Path) -> None:
 
 def sync(path: Path) -> None:
     """Wait until a file's data, or a folder's list of names, is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        descriptor = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError:
         if path.is_file():
-            raise  # some network file systems cannot sync folders
-    finally:
-        os.close(descriptor)
+            raise  # Windows and some network file systems cannot sync folders
 
 
 class FileLocked(UserError):
