@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from elmo_core.config import PRESETS, ELMoConfig
 from elmo_core.messages import with_commands
-from elmo_core.settings import PRECISION, PRECISIONS, expected, first_of, setting
+from elmo_core.settings import PRECISION, PRECISIONS, expected, setting
 
 MODEL_SIZE = "original"  # default of --model_size
 _flags: dict[str, str] = {}  # of the command that runs, by the settings that they set
@@ -90,7 +90,7 @@ def parser(description: str) -> argparse.ArgumentParser:
 def _number(field: dataclasses.Field, text: str) -> int | float:
     """The type of a flag that is a number."""
     try:
-        value = type(first_of(field.default))(text)
+        value = (field.metadata["of"] or type(field.default))(text)
     except ValueError:
         value = math.nan
     if wanted := expected(field, value):
@@ -169,20 +169,18 @@ def add_settings(group, settings: Any, *names: str, omit: Sequence[str] = ()) ->
         if (names and field.name not in names) or field.name in omit or not field.metadata.get("help"):
             continue
         default = getattr(settings, field.name)
-        kind = type(first_of(default))
-        flags = [f"--{name}" for name in (field.name, *field.metadata.get("aliases", ()))]
-        options = {"help": field.metadata["help"], "default": default}
-        if isinstance(default, tuple):
-            options["nargs"] = "+"
+        kind = field.metadata["of"] or type(default)
+        flags = [f"--{name}" for name in (field.metadata.get("flag", field.name), *field.metadata.get("aliases", ()))]
+        options = {"help": field.metadata["help"], "default": default, "dest": field.name}
         if kind is bool:
             options["action"] = "store_true"
         elif field.metadata["choices"]:
             options["choices"] = list(filter(None, field.metadata["choices"]))
+        elif kind not in (int, float):
+            options |= {"metavar": field.metadata.get("metavar", "X")}
         else:
             metavar = field.metadata.get("metavar", "N" if kind is int else "X")
             options |= {"type": partial(_number, field), "metavar": metavar}
-        if field.name == "random_weights":
-            options |= {"nargs": "?", "const": "all", "default": ""}
         if field.name == "layers":
             options |= {"type": layers, "metavar": "L"}
         group.add_argument(*flags, **options)

@@ -343,6 +343,8 @@ class ELMo(Encoder, nn.Layer):
             raise UserError("ELMo.cache: a trainable biLM's layers change in every step. Expected trainable=False.")
         check_number("gigabytes", gigabytes, 0)
         distinct = [tokens for tokens in dict.fromkeys(map(tuple, checked(sentences))) if tokens not in self.cached]
+        if not distinct:
+            return
         n_vectors = sum(1 if self.pool else len(tokens) + 2 * self.keep_sentence_boundaries for tokens in distinct)
         n_layers = self.choice.n_layers
         size = 4 * n_vectors * n_layers * self.layer_dim

@@ -21,9 +21,9 @@ from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import UserError
 from elmo_core.network.layers import layer_choice
-from elmo_core.weights import checkpoint
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.tagging.tagger import Tagger
+from elmo_tasks.task import read_config
 from export import folder
 from export.networks import ClassifierNetwork, EmbedderNetwork, Network, TaggerNetwork
 
@@ -46,18 +46,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     disk.check_output_folder("--output", args.output)
     runtime.set_device("cpu")
-    values = checkpoint.load_config(args.model) if (Path(args.model) / "config.json").is_file() else {}
-    kind = next((task for task in TASKS if task in values), "ELMo")
+    values = read_config(Path(args.model))
+    task = values["task"] if values else "ELMo"
+    if task not in (*TASKS, "ELMo"):
+        raise UserError(f"{args.model} holds a {task}, expected ELMo, a tagger or a classifier.")
     for name in ("layers", "pool"):
-        if kind in TASKS and getattr(args, name) is not None:
-            raise UserError(f"--{name} has no effect: {args.model} holds a {kind}.")
-    folder.write(network_of(kind, args), args.output, f"{kind} {args.model}", args.onnx)
+        if task in TASKS and getattr(args, name) is not None:
+            raise UserError(f"--{name} has no effect: {args.model} holds a {task}.")
+    folder.write(network_of(task, args), args.output, f"{task} {args.model}", args.onnx)
     print(f"exported to {args.output}; its README.md describes the inputs and outputs")
 
 
-def network_of(kind: str, args: argparse.Namespace) -> Network:
-    if kind in TASKS:
-        network, model = TASKS[kind]
+def network_of(task: str, args: argparse.Namespace) -> Network:
+    if task in TASKS:
+        network, model = TASKS[task]
         return network(model(args.model, "cpu"))
     bilm, vocabulary = load_bilm(args.model)
     layers = args.layers or "all"

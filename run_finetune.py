@@ -1,90 +1,110 @@
 """Classify your own texts or text pairs, with or without ELMo; or run the sentence polarity task.
 
     python run_finetune.py train --train_file=train.tsv --test_file=test.tsv --init_from_ckpt=checkpoints --save_dir=model
-    python run_finetune.py train --train_file=train.jsonl --init_from_ckpt=none --word_vectors=vectors.bin
+    python run_finetune.py train --train_file=train.jsonl --init_from_ckpt=none --word_vectors=vectors.bin --save_dir=model
     python run_finetune.py predict --model_dir=model --input=texts.txt
     python run_finetune.py evaluate --model_dir=model --test_file=test.tsv
     python run_finetune.py --data_dir=data/polarity --init_from_ckpt=checkpoints/sample
-    python run_finetune.py --data_dir=DIR --init_from_ckpt=checkpoints --elmo_trainable --compare_with=word2vec.json
 
-Without a command, the flags are those of `train`. --head says how a text's token vectors become one. Without --dev_file and
---test_file the texts are cross-validated. By default the biLM is frozen: it runs once over the texts, and a head over its
-concatenated layers is trained in seconds (`mean`) to minutes. --elmo_trainable then fine-tunes the biLM and the head
-together. word2vec_base.py is the baseline with the same protocol.
+Without a command, the flags are those of `train`. --head says how a text's token vectors become one. By default ELMo is
+frozen: it runs once over the texts, and a head over its layers is trained in seconds (`mean`) to minutes. --elmo_trainable
+then fine-tunes ELMo and the head together. The epoch with the highest ROC AUC on --dev_file is saved. --data_dir trains and
+scores on the published split of the sentence polarity dataset; word2vec_base.py is the baseline.
 """
 
 import argparse
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 import args as arguments
+import classifier_flags
 import script
 import task_flags
-from args import FILE
 from elmo_core.files import disk
-from elmo_core.messages import format_count
-from elmo_core.text.text_files import line_groups, write_table
+from elmo_core.text.text_files import write_table
 from elmo_tasks.classification.classifier import Classifier
-from elmo_tasks.classification.network import ClassifierSettings
-from elmo_tasks.classification.prediction import OUTPUT_FORMATS, classify_lines, explanation_page
-from elmo_tasks.classification.scores import confusion_table, mistakes, per_class_table
-from elmo_tasks.classification.texts import read_groups
-from elmo_tasks.classification.training import ClassifierTraining
+from elmo_tasks.classification.data import Text
+from elmo_tasks.classification.network import FORMATS, ClassifierSettings
+from elmo_tasks.classification.score import Score
+
+OUTPUT_FORMATS = ("tsv", "json")
 
 
-def parse(argv: Sequence[str] | None) -> tuple[argparse.ArgumentParser, argparse.Namespace]:
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     parser.default_command = "train"
     commands = parser.add_subparsers(dest="command", required=True)
     train = commands.add_parser("train", help="train a classifier and score it")
-    task_flags.add_elmo_settings(train, ClassifierSettings, ClassifierTraining, "elmo_trainable", "lstm_dropout")
-    task_flags.add_classifier(train, "--word_vectors")
+    classifier_flags.add_train(train)
     evaluate = commands.add_parser("evaluate", help="score a trained classifier on labelled texts")
     arguments.add(evaluate, "model_dir", "device", "precision", "json", "confusion", "mistakes")
-    arguments.add(evaluate, "test_file", help=f"test set: {task_flags.LABELLED_TEXTS}")
-    task_flags.add_columns(evaluate)
-    predict = commands.add_parser("predict", help="classify text")
+    arguments.add(evaluate, "test_file", help=f"test set: {classifier_flags.CONTENT}")
+    predict = commands.add_parser("predict", help="classify texts")
     arguments.add(predict, "model_dir", "device", "precision", "output")
     arguments.add(predict, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
-    lines = "one text per line; a pair is two, separated by a tab; or a file like --train_file"
+    lines = f"a text per line, of a pair two, separated by a tab; or a file that ends in .{', .'.join(FORMATS)}"
     arguments.add(predict, "input", help=f"{lines} (default: standard input)")
-    task_flags.add_columns(predict)
-    page = "write a page (HTML) of the texts, with words shaded by their weight"
-    predict.add_argument("--explain", **FILE, help=page)
-    args = parser.parse_args(argv)
-    return commands.choices[args.command], args
+    for command in (evaluate, predict):
+        arguments.add_settings(command, ClassifierSettings, "data_format", "columns")
+    return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser, args = parse(argv)
+    args = parse(argv)
     task_flags.start(args)
-    if args.command == "train":
-        task_flags.train_classifier(parser, args)
-    else:
-        {"evaluate": evaluate, "predict": predict}[args.command](args)
+    {"train": classifier_flags.train, "evaluate": evaluate, "predict": predict}[args.command](args)
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    classifier = Classifier(args.model_dir, args.device, args.precision)
-    data = classifier.read(args.test_file, None, args.columns)
-    score = classifier.score(data)
-    print(f"accuracy               {score.accuracy:.2%}, {format_count(len(data), data.unit)}")
-    print(f"macro F1               {score.macro_f1:.2%}")
-    print("\n".join([per_class_table(score)] + [confusion_table(score)] * args.confusion))
-    write_table(args.mistakes, mistakes(score, data.texts, data.are_pairs))
+    classifier = load(args)
+    texts = classifier.read(args.test_file)
+    score = classifier.evaluated(texts)
+    print(
+        "\n".join([f"== {args.test_file}: {score.summary}", score.table()] + [score.confusion_table()] * args.confusion)
+    )
+    write_table(args.mistakes, mistakes(texts, score))
     disk.write_json(args.json, {"test": score.to_dict()}, indent=1, ensure_ascii=False)
 
 
+def mistakes(texts: Sequence[Text], score: Score) -> Iterator[Sequence[object]]:
+    """Yield the rows of a table of the misclassified texts, those with the least likely true class first."""
+    yield "probability", "label", "predicted", "text", *["text2"] * (len(texts[0].texts) - 1)
+    true = score.probabilities[np.arange(len(texts)), score.labels]
+    for k in np.argsort(true, kind="stable"):
+        if score.predicted[k] != score.labels[k]:
+            yield f"{true[k]:.4f}", texts[k].label, score.classes[score.predicted[k]], *texts[k].texts
+
+
 def predict(args: argparse.Namespace) -> None:
-    groups, source = (read_groups(args.input), args.input) if args.input else (line_groups(None), "standard input")
-    classifier = Classifier(args.model_dir, args.device, args.precision)
-    texts = [] if args.explain else None
+    """Write the class of each text, its probability and the text; or JSON. A blank line stays blank."""
+    classifier = load(args)
+    if args.input:
+        disk.check_input(args.input, "texts", "--input")
     with script.output(args.output, args.input) as target:
-        for lines in classify_lines(classifier, groups, source, args.output_format, args.columns, texts):
-            target.writelines(f"{line}\n" for line in lines)
+        for texts in task_flags.groups_of(classifier.read_unlabelled(args.input)):
+            rows = iter(list(classifier.predictions(filter(None, texts))))
+            target.writelines(f"{formatted(classifier, text, next(rows), args) if text else ''}\n" for text in texts)
             target.flush()
-    if args.explain:
-        with disk.atomic_write(args.explain) as file:
-            file.write(explanation_page(classifier, texts))
+
+
+def formatted(classifier: Classifier, text: Text, row: np.ndarray, args: argparse.Namespace) -> str:
+    label = classifier.classes[row.argmax()]
+    if args.output_format == "tsv":
+        return "\t".join([str(label), f"{row.max():.4f}", *text.texts])
+    values = dict(zip(("text", "text2"), text.texts, strict=False)) | {"label": label}
+    values["probabilities"] = dict(zip(map(str, classifier.classes), row.astype(float).round(6).tolist(), strict=True))
+    return json.dumps(values, ensure_ascii=False)
+
+
+def load(args: argparse.Namespace) -> Classifier:
+    """Load a classifier, which reads files as the flags say or, without --columns, as in training."""
+    classifier = Classifier(args.model_dir, args.device, args.precision)
+    columns = args.columns or classifier.settings.columns
+    classifier.settings = replace(classifier.settings, columns=columns, data_format=args.data_format)
+    return classifier
 
 
 if __name__ == "__main__":

@@ -1,104 +1,58 @@
-"""Train and use a sequence tagger on your own files: chunks, named entities, parts of speech, words; ELMo is optional.
+"""Train and use a sequence tagger on your own labelled sentences. ELMo is optional.
 
     python run_tag.py train --train_file=train.txt --dev_file=dev.txt --init_from_ckpt=checkpoints --save_dir=tagger
     python run_tag.py train --train_file=train.txt --init_from_ckpt=none --word_vectors=glove.txt --save_dir=tagger
     echo "Rockwell said it signed ." | python run_tag.py predict --model_dir=tagger
     python run_tag.py evaluate --model_dir=tagger --test_file=test.txt
 
-Files have columns, as in the CoNLL tasks: a token and its label per line, separated by tabs or spaces, a blank line between
-sentences; or they are those of docs/data.md. `predict` also reads plain text. The labels are BIO, IOB1, BIOES, plain
-tags or LAC's. The network is a bidirectional GRU or LSTM with a CRF. The epoch with the highest F1 (plain tags: accuracy)
-on --dev_file is saved. F1 is that of `conlleval`.
+The ending of a file names its format: .json and .jsonl objects, .conllu CoNLL-U; others have columns, as in the CoNLL tasks:
+a token and its label per line, separated by tabs or spaces, a blank line between sentences. --data_format says otherwise.
+The labels are BIO, IOB1, BIOES, plain tags or LAC's. The network is a bidirectional GRU or LSTM with a CRF. The epoch with
+the highest F1 (plain tags: accuracy) on --dev_file is saved. F1 is that of `conlleval`.
 """
 
 import argparse
-import re
+import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import args as arguments
 import script
 import task_flags
-from args import FILE
 from elmo_core.files import disk
-from elmo_core.messages import UserError, log
-from elmo_core.text.language import AUTO
-from elmo_core.text.text_files import line_groups, write_table
+from elmo_core.messages import UserError
+from elmo_core.text.text_files import write_table
 from elmo_core.text.tokenise import LANGUAGES
-from elmo_tasks.tagging.data import Sentence, warn_about_labels
-from elmo_tasks.tagging.formats import FORMATS
-from elmo_tasks.tagging.network import TaggerSettings
-from elmo_tasks.tagging.prediction import INPUT_FORMATS, OUTPUT_FORMATS, TEXT, tag
-from elmo_tasks.tagging.scheme import SCHEMES, are_of_words
-from elmo_tasks.tagging.score import Score
+from elmo_tasks.records import ending
+from elmo_tasks.tagging.data import Sentence
+from elmo_tasks.tagging.network import FORMATS, TaggerSettings
+from elmo_tasks.tagging.pieces import joined_words
+from elmo_tasks.tagging.scheme import are_of_words
 from elmo_tasks.tagging.tagger import Tagger
-from elmo_tasks.training import TrainingSettings
+from elmo_tasks.tagging.text import Line
 
-
-def column(text: str) -> int | str:
-    return int(text) if re.fullmatch(r"-?\d+", text, re.ASCII) else text
-
-
-COLUMN = {"type": column, "metavar": "COLUMN"}
+OUTPUT_FORMATS = ("columns", "json", "tagged", "words")
+BY_ENDING = {"json": "json", "jsonl": "jsonl", "conll": "columns", "conllu": "conllu"}  # others are text
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    add_train(commands.add_parser("train", help="train a tagger"))
-    add_evaluate(commands.add_parser("evaluate", help="score a trained tagger on labelled sentences"))
-    add_predict(commands.add_parser("predict", help="tag text"))
-    args = parser.parse_args(argv)
-    if args.command == "predict" and args.lang and args.data_format not in (None, TEXT):
-        commands.choices["predict"].error(f"--lang has no effect with --data_format={args.data_format}")
-    return args
-
-
-def add_train(parser: argparse.ArgumentParser) -> None:
-    data = task_flags.add_data(parser, "labelled sentences", ("sentences", "dev", "test"))
-    add_format(data)
-    data.add_argument("--pieces", **FILE, help="vocabulary whose entries the words of `word/TAG` are split into")
-    data.add_argument(
-        "--feature_column", type=int, metavar="N", help="column of a further input, such as the part of speech"
-    )
-    data.add_argument("--scheme", choices=SCHEMES, help="scheme of the labels (default: detected)")
-    task_flags.add_settings(data, TaggerSettings, "segmentation", "words")
-    task_flags.add_language(data, AUTO, "how `predict` tokenises text")
-    arguments.add(data, "save_dir", "overwrite", "resume", "json")
-    task_flags.add_elmo_settings(parser, TaggerSettings, TrainingSettings, "elmo_trainable", "elmo_at")
-    task_flags.add_word_vectors(parser, TaggerSettings)
-    network = parser.add_argument_group("network")
-    task_flags.add_settings(
-        network, TaggerSettings, "word_dim", "char_cnn", "cell", "hidden_dim", "n_layers", "dropout"
-    )
-    training = task_flags.add_training_settings(parser, TrainingSettings, omit=["ema"])
-    task_flags.add_settings(training, TaggerSettings, "emb_lr_factor", "crf_lr_factor")
-
-
-def add_format(group) -> None:
-    text = "columns; tsv: tokens, a tab, labels; tagged: word/TAG; segmented: words with spaces; json: tokens and "
-    group.add_argument(
-        "--data_format", choices=FORMATS, help=f"{text}labels, or a text and spans (default: recognised)"
-    )
-    text = "column of the tokens, from 0; -1 is the last; or a key of JSON"
-    group.add_argument("--token_column", **COLUMN, default=0, help=text)
-    group.add_argument("--label_column", **COLUMN, default=-1, help="column or key of the labels")
-    text = "names of labels that are numbers in JSON, one per line"
-    group.add_argument("--label_names", **FILE, help=text)
-
-
-def add_evaluate(parser: argparse.ArgumentParser) -> None:
-    arguments.add(parser, "model_dir", "device", "precision", "mistakes", "json")
-    arguments.add(parser, "test_file", help="test set: labelled sentences")
-    add_format(parser)
-
-
-def add_predict(parser: argparse.ArgumentParser) -> None:
-    arguments.add(parser, "model_dir", "device", "precision", "input", "output")
-    arguments.add(parser, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
-    help = "text: a sentence per line; the others are those of `evaluate` (default: recognised)"
-    parser.add_argument("--data_format", choices=INPUT_FORMATS, help=help)
-    task_flags.add_language(parser, None, "tokenise text as (default: as in training)", LANGUAGES, False)
-    parser.add_argument("--token_column", **COLUMN, default=0, help="column or key of the tokens")
+    train = commands.add_parser("train", help="train a tagger")
+    task_flags.add_train(train, TaggerSettings, "labelled sentences", "a tenth of --train_file")
+    evaluate = commands.add_parser("evaluate", help="score a trained tagger on labelled sentences")
+    arguments.add(evaluate, "model_dir", "device", "precision", "mistakes", "json")
+    arguments.add(evaluate, "test_file", help="test set: labelled sentences")
+    arguments.add_settings(evaluate, TaggerSettings, "data_format", "columns")
+    predict = commands.add_parser("predict", help="tag text")
+    arguments.add(predict, "model_dir", "device", "precision", "input", "output")
+    arguments.add(predict, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
+    text = "text: a sentence per line; the others are those of `evaluate` (default: by the ending, or text)"
+    predict.add_argument("--data_format", choices=("text", *FORMATS), help=text)
+    predict.add_argument("--lang", choices=LANGUAGES, help="tokenise text as (default: as in training)")
+    arguments.add_settings(predict, TaggerSettings, "columns")
+    return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -108,24 +62,22 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def train(args: argparse.Namespace) -> None:
-    if args.dev and args.test and args.dev.samefile(args.test):
-        log.warning(f"{args.test} is both --dev_file and --test_file: the test scores will be optimistic.")
-    task_flags.finish(Tagger.train(**arguments.options(Tagger.train, args)), args, show)
+    settings = task_flags.settings_of(args, TaggerSettings)
+    task_flags.report(Tagger.train(args.train_file, settings=settings, **task_flags.training_options(args)), args)
 
 
 def evaluate(args: argparse.Namespace) -> None:
     tagger = Tagger(args.model_dir, args.device, args.precision)
-    reader = tagger.reader(args.data_format, args.token_column, args.label_column, args.label_names)
-    sentences = reader.read(args.test_file)
-    warn_about_labels(tagger.labels, tagger.settings.scheme, [], {str(args.test_file): sentences})
-    predicted = tagger.predict([sentence.tokens for sentence in sentences])
-    score = tagger.score(sentences, predicted=predicted)
-    write_table(args.mistakes, mistake_rows(sentences, predicted))
-    show(str(args.test_file), score)
+    tagger.settings = replace(tagger.settings, data_format=args.data_format)
+    sentences = tagger.read(args.test_file, columns=args.columns)
+    predictions = list(tagger.predictions(sentences))
+    score = tagger.measure(sentences, predictions)
+    write_table(args.mistakes, mistake_rows(sentences, map(tagger.names, predictions)))
+    print(f"== {args.test_file}: {score.summary}\n{score.table()}")
     disk.write_json(args.json, {"test": score.to_dict()}, indent=1, ensure_ascii=False)
 
 
-def mistake_rows(sentences: Sequence[Sentence], predicted: Sequence[list[str]]) -> Iterator[Sequence[str]]:
+def mistake_rows(sentences: Sequence[Sentence], predicted: Iterator[list]) -> Iterator[Sequence[object]]:
     """Yield sentences with mistakes: file and line as a comment, then token, label and predicted label in columns."""
     for sentence, labels in zip(sentences, predicted, strict=True):
         if sentence.labels != labels:
@@ -142,17 +94,42 @@ def predict(args: argparse.Namespace) -> None:
         raise UserError("--output_format=words requires labels of words, without O, such as B, M, E and S, or LAC's.")
     if args.input:
         disk.check_input(args.input, "text", "--input")
-    reader = tagger.reader(args.data_format, args.token_column)
-    source, groups = args.input or "standard input", line_groups(args.input)
+    scheme = None if args.output_format == "json" else ""
     with script.output(args.output, args.input) as target:
-        for text in tag(tagger, groups, source, reader, args.lang or "", args.output_format):
-            target.write(text)
+        for lines in input_lines(tagger, args):
+            results = iter(tagger.tagged(filter(None, lines), scheme))
+            target.writelines(formatted(tagger, *next(results), args.output_format) if line else "\n" for line in lines)
             target.flush()
 
 
-def show(name: str, score: Score) -> None:
-    print(f"== {name}: {'' if score.scheme == 'plain' else f'F1 {score.total.f1:.2%}, '}accuracy {score.accuracy:.2%}")
-    print(score.table())
+def input_lines(tagger: Tagger, args: argparse.Namespace) -> Iterator[list[Line | None]]:
+    """Yield the sentences of the input, some at a time; None for a blank line of text."""
+    data_format = args.data_format or (BY_ENDING.get(ending(args.input), "text") if args.input else "text")
+    if data_format == "text":
+        for lines in task_flags.groups_of_lines(args.input):
+            yield [tagger.line(line, args.lang) if line.strip() else None for line in lines]
+        return
+    tagger.settings = replace(tagger.settings, data_format=data_format)
+    for sentences in task_flags.groups_of(tagger.read_unlabelled(args.input or Path("/dev/stdin"), args.columns)):
+        yield [tagger.line(text, args.lang) if isinstance(text, str) else Line.from_tokens(text) for text in sentences]
+
+
+def formatted(tagger: Tagger, line: Line, labels: list, scores: list[float], format_name: str) -> str:
+    """The output for a line, with a final newline.
+
+    format_name: columns (a line per token, then a blank one), tagged (one line of `word/TAG`, in LAC's scheme), words (one
+    line of words), or json (one line with the text, its tokens, their labels, and the spans).
+    """
+    scheme = tagger.settings.scheme
+    if format_name == "words":
+        return " ".join(word for word, _ in joined_words(line.words, labels, scheme)) + "\n"
+    if format_name == "tagged":
+        return " ".join(f"{word}/{tag}" for word, tag in joined_words(line.words, labels)) + "\n"
+    if format_name == "columns":
+        return "".join(f"{word}\t{label}\n" for word, label in zip(line.words, labels, strict=True)) + "\n"
+    spans = [{**span.to_dict(), "score": round(span.score, 6)} for span in line.spans(labels, scheme, scores)]
+    values = {"text": line.text, "tokens": line.tokens, "labels": labels, "spans": spans}
+    return json.dumps(values, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

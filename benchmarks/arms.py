@@ -1,7 +1,7 @@
 """Measure how much ELMo improves a task, and why: the same training without it and with parts of it.
 
     python benchmarks/arms.py --task=weibo-ner --data=DIR --elmo=zh-news --vectors=news/word2vec.bin --output=runs/weibo
-    python benchmarks/arms.py ... --table                              (print the results so far)
+    python benchmarks/arms.py ... --arms elmo tuned --seeds 1 2 --set epochs=10 lr=0.001
 
 nothing     word embeddings trained with the task
 word2vec    --vectors, which should be trained on the same text as the ELMo
@@ -9,270 +9,207 @@ layer0      layer 0 of ELMo: context-free token vectors
 random      ELMo with random LSTMs
 mix         ELMo, a trained mix of its layers
 elmo        ELMo, its layers concatenated
-tuned       the same, fine-tuned; only if named by --arms, and not for cmrc2018
+tuned       the same, fine-tuned; only if named by --arms
 both        ELMo and word2vec
 word        --word_elmo, mixed: another ELMo, for instance the one with word input in docs/chinese-lac.md
 
-Each run is one training with run_tag.py, run_read.py or run_finetune.py, which gets the flags after `--`. Finished runs are
-skipped. In cmrc2018 all arms but `nothing` also read --vectors. Intervals and p-values of differences cover other seeds and
-other texts of the same kind, with these pretrained models (crossed.py); in cmrc2018, other passages. An
-arm's span F1 is linearised into per-sentence contributions.
+Prints the table of all results in --output; runs that are there are skipped. Intervals and p-values of differences cover
+other seeds and other texts of the same kind, with these pretrained models; in cmrc2018, other passages. In cmrc2018 all arms
+but `nothing` also read --vectors. An arm's span F1 is linearised into contributions of the sentences.
 """
 
 import argparse
-import functools
+import ast
 import itertools
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import steps
-from crossed import crossed_difference
+from significance import Difference, clustered_bootstrap, crossed_difference, mean_and_std
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import args as arguments
+import elmo
 import script
 from elmo_core.files import disk
+from elmo_core.messages import UserError
 from elmo_core.text.text_files import read_lines
-from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import checkpoint, model_files
-from elmo_tasks.reading.data import read_passages
-from elmo_tasks.reading.score import score
-from elmo_tasks.significance import Difference, clustered_bootstrap, mean_and_std
-from elmo_tasks.tagging.columns import read_columns
-from elmo_tasks.tagging.data import known_words
-from elmo_tasks.tagging.formats import labelled_pieces
-from elmo_tasks.tagging.pieces import PieceSplitter
-from elmo_tasks.tagging.scheme import detect_scheme, spans
-from elmo_tasks.training import hold_out
+from elmo_tasks import Classifier, ClassifierSettings, Reader, ReaderSettings, Tagger, TaggerSettings
+from elmo_tasks.reading.data import read_passages, tokenise_passages
+from elmo_tasks.tagging.data import Sentence, SentenceReader
+from elmo_tasks.tagging.scheme import spans
 
-ARMS = {
-    "nothing": ["--init_from_ckpt=none"],
-    "word2vec": ["--init_from_ckpt=none", "--word_vectors={vectors}"],
-    "layer0": ["--init_from_ckpt={elmo}", "--layers=0"],
-    "random": ["--init_from_ckpt={elmo}", "--random_weights=lstm"],
-    "mix": ["--init_from_ckpt={elmo}", "--layers=mix"],
-    "elmo": ["--init_from_ckpt={elmo}"],
-    "tuned": ["--init_from_ckpt={elmo}", "--elmo_trainable"],
-    "both": ["--init_from_ckpt={elmo}", "--word_vectors={vectors}"],
-    "word": ["--init_from_ckpt={word_elmo}", "--layers=mix"],
+ARMS = {  # settings; {elmo}, {vectors}, ... are the flags
+    "nothing": {},
+    "word2vec": {"word_vectors": "{vectors}"},
+    "layer0": {"elmo": "{elmo}", "layers": "0"},
+    "random": {"elmo": "{random}"},
+    "mix": {"elmo": "{elmo}", "layers": "mix"},
+    "elmo": {"elmo": "{elmo}"},
+    "tuned": {"elmo": "{elmo}", "elmo_trainable": True},
+    "both": {"elmo": "{elmo}", "word_vectors": "{vectors}"},
+    "word": {"elmo": "{word_elmo}", "layers": "mix"},
 }
 WITHOUT_CONTEXT = ("nothing", "word2vec", "layer0")
-MODELS = ("elmo", "vectors", "word_elmo")  # flags
-passages_of = functools.cache(read_passages)  # of the test set, for every run
 
 
-@dataclass(frozen=True)
+def tagged_words(path: Path, begin: int = 0, end: int = 10) -> tuple[list[list[str]], list[list[str]]]:
+    """The words of lines of word/TAG, and their tags. begin, end: the lines, in tenths."""
+    lines = [line.split() for line in read_lines(path) if line.strip()]
+    lines = lines[len(lines) * begin // 10 : len(lines) * end // 10]
+    pairs = [[word.rpartition("/")[::2] for word in line] for line in lines]
+    return [[word for word, _ in row] for row in pairs], [[tag for _, tag in row] for row in pairs]
+
+
+def stripped(path: Path) -> tuple[list[list[str]], list[list[str]]]:
+    """Characters and their labels in columns, without the characters' positions in words, as in 科0."""
+    sentences = SentenceReader(TaggerSettings(), "characters").read(path, "data")
+    return [[token[0] for token in s.tokens] for s in sentences], [s.labels for s in sentences]
+
+
+@dataclass
 class Task:
     """How to train for a task.
 
-    files: train, dev (selects the epoch) and test. pretrained: flags of all arms but `nothing`. nothing: flags of that arm.
+    files: train, dev ("": a tenth of train) and test. pretrained: settings of all arms but `nothing`; nothing: of that arm.
+    read: how to read a file, if not as the task does.
     """
 
-    script: str
-    flags: Sequence[str] = ()
+    kind: type
+    settings: Callable
     files: tuple[str, str, str] = ("train.txt", "dev.txt", "test.txt")
-    scheme: str = ""
-    pretrained: Sequence[str] = ()
-    nothing: Sequence[str] = ()
+    pretrained: Mapping[str, Any] = field(default_factory=dict)
+    nothing: Mapping[str, Any] = field(default_factory=dict)
+    read: Sequence[Callable] = (Path, Path, Path)
 
 
+LEARNT = {"word_dim": 300}  # by a classifier
 TASKS = {
-    "conll2000": Task("run_tag.py", ["--char_cnn"]),
-    "weibo-ner": Task("run_tag.py", ["--segmentation=strip"], pretrained=["--words=jieba"]),
-    "duie-lac": Task("run_tag.py", scheme="plain"),
-    "lac": Task("run_tag.py", ["--epochs=15", "--patience=0"], ("train.txt", "", "test.txt"), "lac"),
+    "conll2000": Task(Tagger, partial(TaggerSettings, char_cnn=True)),
+    "weibo-ner": Task(Tagger, TaggerSettings, pretrained={"unit": "jieba"}, read=[stripped] * 3),
+    "duie-lac": Task(  # its dev.txt is the test set, the last tenth of train.txt the dev set
+        Tagger,
+        partial(TaggerSettings, scheme="plain"),
+        ("train.txt", "train.txt", "dev.txt"),
+        read=(partial(tagged_words, end=9), partial(tagged_words, begin=9), tagged_words),
+    ),
+    "lac": Task(
+        Tagger,
+        partial(TaggerSettings, scheme="lac", data_format="tagged", epochs=15, patience=0),
+        ("train.txt", "", "dev.txt"),
+    ),
     "chnsenticorp": Task(  # its test.tsv has no labels
-        "run_finetune.py",
-        ["--lang=zh"],
-        ("train.tsv", "", "dev.tsv"),
-        nothing=["--word_vectors_trainable", "--word_vectors_lr", "0.001", "0.003"],
+        Classifier, partial(ClassifierSettings, lang="zh"), ("train.tsv", "", "dev.tsv"), nothing=LEARNT
     ),
-    "texts": Task(  # of any classification
-        "run_finetune.py",
-        files=("train.tsv", "dev.tsv", "test.tsv"),
-        nothing=["--word_vectors_trainable", "--word_vectors_lr", "0.001", "0.003"],
-    ),
+    "texts": Task(Classifier, ClassifierSettings, ("train.tsv", "dev.tsv", "test.tsv"), nothing=LEARNT),
     "cmrc2018": Task(
-        "run_read.py", ["--lang=zh"], ("train.json", "trial.json", "dev.json"), pretrained=["--word_vectors={vectors}"]
+        Reader,
+        partial(ReaderSettings, lang="zh"),
+        ("train.json", "trial.json", "dev.json"),
+        pretrained={"word_vectors": "{vectors}"},
     ),
 }
-TAGGED = ("duie-lac", "lac")  # data in lines of word/TAG, train.txt and dev.txt
 
 
 def main() -> None:
-    parser = parser_of(__doc__, TASKS, seeds=5)
-    parser.add_argument("--elmo", help="checkpoint or model name")
-    parser.add_argument("--word_elmo", help="another, for arm `word`")
-    parser.add_argument("--arms", nargs="+", choices=ARMS, help="arms to train (default: all whose models are given)")
+    parser = arguments.parser(__doc__)
+    parser.add_argument("--task", choices=TASKS, required=True)
+    parser.add_argument("--data", type=Path, required=True, help="folder with the task's files")
+    parser.add_argument("--output", type=Path, required=True, help="folder for the results")
+    for name, help in (("elmo", "checkpoint or model name"), ("word_elmo", "another"), ("vectors", "word vectors")):
+        parser.add_argument(f"--{name}", help=help)
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=[], help="(default: all whose models are given)")
     parser.add_argument("--against", choices=ARMS, help="baseline arm (default: the best context-free one)")
-    args = read_flags(parser)
-    if not args.table:
-        lacking = {arm: [flag for flag in needs(args.task, arm) if not getattr(args, flag)] for arm in ARMS}
-        if missing := next((lacking[arm] for arm in args.arms or () if lacking[arm]), None):
-            parser.error(f"--arms needs --{missing[0]}")
-        arms = args.arms or [arm for arm in ARMS if not lacking[arm] and arm != "tuned"]
-        run(args, arms)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="further settings of the task")
+    args = parser.parse_args()
+    args.output.mkdir(parents=True, exist_ok=True)
+    given = [arm for arm in ARMS if arm != "tuned" and not lacking(args, arm)]
+    for seed, arm in itertools.product(args.seeds, args.arms or given):
+        if missing := lacking(args, arm):
+            raise UserError(f"arm {arm} needs --{missing[0]}")
+        path = args.output / f"{arm}-{seed}.json"
+        if not path.exists():
+            scores = scores_of(args.task, *trained(args, arm, seed))
+            disk.write_json(path, {name: values.tolist() for name, values in scores.items()})
     print("\n".join(table(args)))
 
 
-def parser_of(description: str, tasks: Iterable[str], seeds: int) -> argparse.ArgumentParser:
-    parser = arguments.parser(description)
-    parser.add_argument("--task", choices=tasks, required=True)
-    parser.add_argument("--data", type=Path, required=True, help="folder with the task's files")
-    parser.add_argument("--vectors", help="word vectors in word2vec's or GloVe's format")
-    parser.add_argument("--pieces", type=Path, help="vocabulary of word pieces, for task lac")
-    parser.add_argument("--output", type=Path, required=True, help="folder for the results")
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, seeds + 1)))
-    parser.add_argument("--jobs", type=int, default=2, help="parallel runs, one thread each")
-    parser.add_argument("--table", action="store_true", help="only print the results so far")
-    parser.add_argument("flags", nargs="*", metavar="FLAG", help="after --: flags for the task's script")
-    return parser
+def settings_of(task: str, arm: str) -> dict[str, Any]:
+    """The settings of an arm, other than those of the task."""
+    return {**(TASKS[task].nothing if arm == "nothing" else TASKS[task].pretrained), **ARMS[arm]}
 
 
-def read_flags(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    args = parser.parse_args()
-    if args.task == "lac" and not (args.pieces or args.table):
-        parser.error("--task=lac needs --pieces")
-    return args
+def lacking(args: argparse.Namespace, arm: str) -> list[str]:
+    """The flags of models that an arm needs, and that are not given."""
+    values = [value for value in settings_of(args.task, arm).values() if isinstance(value, str) and value[0] == "{"]
+    names = [value.strip("{}").replace("random", "elmo") for value in values]
+    return [name for name in names if not getattr(args, name)]
 
 
-def needs(task: str, arm: str) -> list[str]:
-    flags = " ".join(flags_of(task, arm))
-    return [name for name in MODELS if f"{{{name}}}" in flags]
+def trained(args: argparse.Namespace, arm: str, seed: int) -> tuple[Any, Any]:
+    """The model of an arm, and the test data."""
+    task, random = TASKS[args.task], args.output / "elmo-random"
+    if arm == "random" and not random.exists():
+        save_random(args.elmo, random)
+    models = {"elmo": args.elmo, "word_elmo": args.word_elmo, "vectors": args.vectors, "random": random}
+    values = {name: x.format(**models) if isinstance(x, str) else x for name, x in settings_of(args.task, arm).items()}
+    values |= {name: literal(text) for name, _, text in (setting.partition("=") for setting in args.set)}
+    files = zip(task.read, task.files, strict=True)
+    train, dev, test = (read(args.data / name) if name else None for read, name in files)
+    data = train if isinstance(train, tuple) else (train,)
+    return task.kind.train(*data, dev=dev, settings=task.settings(seed=seed, **values)), test
 
 
-def flags_of(task: str, arm: str) -> list[str]:
-    more = TASKS[task].nothing if arm == "nothing" else TASKS[task].pretrained
-    return list(dict.fromkeys([*ARMS[arm], *TASKS[task].flags, *more]))
+def literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return text
 
 
-def run(args: argparse.Namespace, arms: Sequence[str]) -> None:
-    """Train the arms with each seed, and save the predictions for the test set."""
-    prepare(args, {name: getattr(args, name) and steps.digest(model_file(getattr(args, name))) for name in MODELS})
-    steps.run([step_of(args, seed, arm) for seed, arm in itertools.product(args.seeds, arms)], args.jobs)
+def save_random(name: str, folder: Path) -> None:
+    """Save the ELMo with random LSTMs, as before pretraining."""
+    elmo.paddle.seed(1)
+    bilm, vocabulary = elmo.load_bilm(model_files.resolve_name(name))
+    weights, fresh = elmo.weights_of(bilm), elmo.weights_of(elmo.BiLM(bilm.config, softmax=False))
+    chosen = {key: fresh[key] if "_lstm." in key else weight for key, weight in weights.items()}
+    checkpoint.save_model(folder, bilm.config, chosen, vocabulary)
 
 
-def prepare(args: argparse.Namespace, settings: Mapping[str, str | None]) -> None:
-    """Convert the data where needed. Raise if the folder has results of other data, flags or `settings`."""
-    os.environ["OMP_NUM_THREADS"] = "1"
-    tagged_lines = [args.data / name for name in ("train.txt", "dev.txt")] if args.task in TAGGED else []
-    data = steps.digest(*(tagged_lines or files(args).values()), *([args.pieces] if args.pieces else []))
-    common = {"task": args.task, "flags": " ".join(args.flags), "data": data}
-    steps.check_settings(args.output, {**common, **settings})
-    if tagged_lines:
-        write_columns(args)
-
-
-def model_file(name: str) -> Path:
-    return Path(name) if Path(name).is_file() else model_files.resolve_name(name) / checkpoint.WEIGHTS
-
-
-def step_of(args: argparse.Namespace, seed: int, arm: str) -> steps.Step:
-    script, folder = TASKS[args.task].script, args.output / f"{arm}-{seed}"
-    result, models = Path(f"{folder}{suffix(args.task)}"), {name: getattr(args, name) for name in MODELS}
-    flags = [flag.format(**models) for flag in flags_of(args.task, arm)]
-    if script == "run_finetune.py":
-        return steps.Step(result, [train_command(args, seed, [*flags, f"--results={result}"])])
-    train = train_command(args, seed, [*flags, f"--save_dir={folder}", "--overwrite"])
-    predict = [script, "predict", f"--model_dir={folder}", f"--input={files(args)['test']}", f"--output={result}"]
-    predict += ["--data_format=columns"] * (script == "run_tag.py")
-    return steps.Step(result, [train, predict], scratch=folder)
-
-
-def train_command(args: argparse.Namespace, seed: int, flags: Sequence[str]) -> list[str]:
-    """The command that trains for the task with the user's and other flags."""
-    task, data = TASKS[args.task], [f"--{part}_file={path}" for part, path in files(args).items()]
-    scheme = [f"--scheme={task.scheme}"] if task.scheme else []
-    return [task.script, "train", *data, *scheme, *flags, f"--seed={seed}", *args.flags]
-
-
-def suffix(task: str) -> str:
-    return ".txt" if TASKS[task].script == "run_tag.py" else ".json"
-
-
-def files(args: argparse.Namespace) -> dict[str, Path]:
-    """The task's files by part. Without dev, the script holds out a random tenth of train."""
-    folder = args.output if args.task in TAGGED else args.data
-    return {
-        part: folder / name for part, name in zip(("train", "dev", "test"), TASKS[args.task].files, strict=True) if name
-    }
-
-
-def write_columns(args: argparse.Namespace) -> None:
-    """Convert word/TAG lines to columns, for lac with words split into pieces. dev.txt is the test set; for duie-lac, the
-    last tenth of train.txt is the dev set.
-    """
-    train, test = (
-        [[word.rpartition("/")[::2] for word in line.split()] for line in read_lines(args.data / name) if line.strip()]
-        for name in ("train.txt", "dev.txt")
-    )
-    splitter = PieceSplitter(Vocabulary.from_file(args.pieces).words) if args.task == "lac" else None
-    cut = len(train) if splitter else len(train) * 9 // 10
-    for part, path in files(args).items():
-        with disk.atomic_write(path) as file:
-            for words in {"train": train[:cut], "dev": train[cut:], "test": test}[part]:
-                if splitter:
-                    pieces = [labelled_pieces(word, tag, splitter) for word, tag in words]
-                    words = [pair for word in pieces for pair in zip(word.tokens, word.labels, strict=True)]
-                file.write("".join(f"{token}\t{label}\n" for token, label in words) + "\n")
-
-
-def table(args: argparse.Namespace) -> list[str]:
-    """Each arm's mean and standard deviation over seeds, and its difference from the baseline arm."""
-    paths = {arm: steps.results(args.output, arm, suffix(args.task)) for arm in ARMS}
-    scores = {
-        arm: {seed: scores_of(args, path, seed) for seed, path in runs.items()} for arm, runs in paths.items() if runs
-    }
-    lines = []
-    for measure in next(iter(next(iter(scores.values())).values()), {}) if scores else []:
-        means = {arm: [float(run[measure].mean()) for run in runs.values()] for arm, runs in scores.items()}
-        static = [arm for arm in WITHOUT_CONTEXT if arm in means]
-        baseline = args.against or max(static, key=lambda arm: np.mean(means[arm]), default=None)
-        lines.append(f"{measure:16} seeds {'mean':>16}  {f'against {baseline}' if baseline else ''}")
-        for arm, runs in scores.items():
-            line = f"{arm:16} {len(runs):5} {mean_and_std(means[arm]):>16}"
-            seeds = [seed for seed in runs if seed in scores.get(baseline, ())]
-            if arm != baseline and seeds:
-                differences = [runs[seed][measure] - scores[baseline][seed][measure] for seed in seeds]
-                line += f"  {difference(args, np.array(differences))}"
-            lines.append(line)
-    return lines
-
-
-def difference(args: argparse.Namespace, differences: np.ndarray) -> Difference:
-    """Return the mean of the differences (n_seeds, n_texts), with its interval."""
-    if args.task != "cmrc2018":
-        return crossed_difference(differences, "seeds", "texts")
-    passages = passages_of(files(args)["test"])  # questions on a passage depend on each other
-    group = np.repeat(np.arange(len(passages)), [len(passage.questions) for passage in passages])
-    return clustered_bootstrap(differences.mean(axis=0), np.zeros(len(group)), group, groups="passages")
-
-
-def scores_of(args: argparse.Namespace, result: Path, seed: int) -> dict[str, np.ndarray]:
+def scores_of(task: str, model: Any, test: Any) -> dict[str, np.ndarray]:
     """Per measure, one value per test text; their mean is the run's score."""
-    if TASKS[args.task].script == "run_finetune.py":
-        return {"accuracy": steps.correct(result)}
-    if TASKS[args.task].script == "run_read.py":
-        read = score(passages_of(files(args)["test"]), disk.read_json(result, "predictions"), "zh")
-        return {"EM": read.exact, "F1": read.f1, "Rouge-L": read.rouge}
-    gold, predicted = (read_columns(result, label=column) for column in (-2, -1))
-    scheme = TASKS[args.task].scheme or detect_scheme(sentence.labels for sentence in gold)
-    pairs = [tuple(set(spans(x.labels, scheme)) for x in pair) for pair in zip(gold, predicted, strict=True)]
+    if isinstance(model, Classifier):
+        score = model.evaluated(model.read(test))
+        return {"accuracy": (score.predicted == score.labels).astype(float)}
+    if isinstance(model, Reader):
+        score = model.evaluated(tokenise_passages(read_passages(test), model.tokeniser))
+        return {"EM": score.exact, "F1": score.f1}
+    sentences = model.read(*test) if isinstance(test, tuple) else model.read(test)
+    predicted = map(model.names, model.predictions(sentences))
+    pairs = [both_spans(s, labels, model.settings.scheme) for s, labels in zip(sentences, predicted, strict=True)]
     scores = {"F1": f1_contributions(pairs)}
-    if args.task == "weibo-ner":
+    if task == "weibo-ner":
         named = [tuple({span for span in side if span[2].endswith(".NAM")} for side in pair) for pair in pairs]
         scores["F1, named only"] = f1_contributions(named)
-    if args.task == "lac":
-        train, _ = hold_out(read_columns(files(args)["train"]), seed)
-        known = known_words(train, scheme)
+    if task == "lac":
+        known = set(model.parts["known"])
         unknown = [
             tuple({(i, j, tag) for i, j, tag in side if "".join(sentence.tokens[i:j]) not in known} for side in pair)
-            for sentence, pair in zip(gold, pairs, strict=True)
+            for sentence, pair in zip(sentences, pairs, strict=True)
         ]
         scores["F1, unknown"] = f1_contributions(unknown)
     return scores
+
+
+def both_spans(sentence: Sentence, predicted: Sequence[Any], scheme: str) -> tuple[set, set]:
+    return set(spans(sentence.labels, scheme)), set(spans(predicted, scheme))
 
 
 def f1_contributions(pairs: list[tuple[set, set]]) -> np.ndarray:
@@ -283,6 +220,37 @@ def f1_contributions(pairs: list[tuple[set, set]]) -> np.ndarray:
     correct, total = np.array([(len(gold & guess), len(gold) + len(guess)) for gold, guess in pairs]).T
     f1 = 2 * correct.sum() / total.sum()
     return f1 + 2 * len(pairs) * (correct - f1 / 2 * total) / total.sum()
+
+
+def table(args: argparse.Namespace) -> Iterator[str]:
+    """Yield each arm's mean and standard deviation over seeds, and its difference from the baseline arm."""
+    scores: dict[str, dict[int, dict]] = {}
+    for arm in ARMS:
+        for path in sorted(args.output.glob(f"{arm}-*.json")):
+            values = disk.read_json(path, "results")
+            run = {name: np.array(column) for name, column in values.items()}
+            scores.setdefault(arm, {})[int(path.stem.rpartition("-")[2])] = run
+    for measure in next(iter(next(iter(scores.values())).values()), {}) if scores else []:
+        means = {arm: [float(run[measure].mean()) for run in runs.values()] for arm, runs in scores.items()}
+        static = [arm for arm in WITHOUT_CONTEXT if arm in means]
+        baseline = args.against or max(static, key=lambda arm: np.mean(means[arm]), default=None)
+        yield f"{measure:16} seeds {'mean':>16}  {f'against {baseline}' if baseline else ''}"
+        for arm, runs in scores.items():
+            line = f"{arm:16} {len(runs):5} {mean_and_std(means[arm]):>16}"
+            seeds = [seed for seed in runs if seed in scores.get(baseline, ())]
+            if arm != baseline and seeds:
+                differences = [runs[seed][measure] - scores[baseline][seed][measure] for seed in seeds]
+                line += f"  {difference(args, np.array(differences))}"
+            yield line
+
+
+def difference(args: argparse.Namespace, differences: np.ndarray) -> Difference:
+    """The mean of the differences (n_seeds, n_texts), with its interval."""
+    if args.task != "cmrc2018":
+        return crossed_difference(differences, "seeds", "texts")
+    passages = read_passages(args.data / TASKS[args.task].files[2])  # questions on a passage depend on each other
+    group = np.repeat(np.arange(len(passages)), [len(passage.questions) for passage in passages])
+    return clustered_bootstrap(differences.mean(axis=0), group, groups="passages")
 
 
 if __name__ == "__main__":

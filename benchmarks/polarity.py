@@ -1,128 +1,126 @@
-"""Reproduce the table of docs/polarity.md from raw text, with several pretraining runs.
+"""Ten folds of the sentence polarity dataset, as in the tables of docs/polarity.md, with the flags of run_finetune.py.
 
-    python benchmarks/polarity.py --text=aclImdb/unsup.txt --data_dir=sentence-polarity-dataset-v1 --output=runs/polarity
-    python benchmarks/polarity.py ... --seeds 1 2 3 --models word2vec b       (a part of it)
-    python benchmarks/polarity.py ... --table                                 (print the results so far)
+    python benchmarks/polarity.py --data_dir=DIR --init_from_ckpt=none --word_vectors=word2vec.bin --results=word2vec.json
+    python benchmarks/polarity.py --data_dir=DIR --init_from_ckpt=en-reviews --results=elmo.json --against word2vec.json
+    python benchmarks/polarity.py --runs b-1.json b-2.json --against word2vec-1.json word2vec-2.json
 
-Each step is a command of docs/polarity.md. Finished steps are skipped and interrupted pretraining is resumed: rerun the
-command until the table is complete. Pretraining takes one to four hours on one core, a frozen row minutes, a fine-tuned
-row half an hour in two processes. The folds are always those of seed 2020; the seeds vary word2vec and the pretraining
-(weights, order of the text, dropout, candidates).
+A tenth of each training part selects the epoch and, of several, the learning rate and the weight decay of the head, before
+fine-tuning. Finished folds are kept in --results: the same command continues. --runs and --against, a pair of results per
+pretraining, give the difference with its interval over pretrainings and reviews.
 """
 
 import argparse
-from collections.abc import Iterator
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import steps
-from crossed import crossed_difference
+from significance import crossed_difference, mcnemar, mean_and_std, paired_bootstrap
+from sklearn.model_selection import StratifiedKFold
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import args as arguments
 import script
+import task_flags
+from elmo import ELMo
 from elmo_core.files import disk
-from elmo_tasks.significance import mean_and_std
+from elmo_core.messages import UserError, log
+from elmo_core.text.language import make_tokeniser
+from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.classification.data import Text, hold_out, read_polarity
+from elmo_tasks.classification.network import ClassifierSettings
 
-CLASSIFIER = ["--head=mean", "--lr", "0.001", "0.003", "--weight_decay", "0.1", "1.0"]  # averages its inputs
-PRETRAINING = ["--batch_size=64", "--n_negative_samples=2048", "--optimizer=adam", "--epochs=1"]
-SHAPE = ["--model_size=small", "--projection_dim=300", "--cell_dim=512", "--pretrained_word_embeddings={vectors}"]
-FIRST_PASS = [*SHAPE, "--lr=0.002", "--warmup_steps=500", "--seed={seed}"]
-SECOND_PASS = ["--lr=0.001", "--warmup_steps=200", "--dropout=0", "--seed={seed}1"]  # another order
-MODELS = {  # name: flags
-    "b": [*FIRST_PASS, "--input=word"],
-    "b2": [*SECOND_PASS, "--finetune_from={b}"],  # a second epoch
-}
-ROWS = {  # name: model, flags, whether there is a fine-tuned row besides the frozen one
-    "word2vec": ("word2vec", [], True),
-    "b": ("b", [], True),
-    "b-layer0": ("b", ["--layers=0"], False),
-    "b-random": ("b", ["--random_weights=lstm"], False),
-    "b-word2vec": ("b", ["--word_vectors={vectors}"], False),
-    "b2": ("b2", [], True),
-}
+FOLDS = 10
+OF_TUNING = ("elmo_trainable", "word_vectors_trainable", "elmo_lr", "lstm_dropout", "word_dropout", "tune_epochs")
+SEARCHED = {"lr": [0.001, 0.003], "weight_decay": [0.1, 1.0]}
+
+
+def parse() -> argparse.Namespace:
+    parser = arguments.parser(__doc__)
+    parser.add_argument("--data_dir", **arguments.DIR, help="the sentence polarity dataset v1")
+    parser.add_argument("--results", **arguments.FILE, help="write the predictions of each fold")
+    parser.add_argument("--runs", type=Path, nargs="+", help="only compare these results")
+    parser.add_argument("--against", type=Path, nargs="+", default=[], help="with these")
+    for name, values in SEARCHED.items():
+        parser.add_argument(f"--{name}", type=float, nargs="+", default=values)
+    arguments.add_settings(parser, replace(ClassifierSettings(), head="mean"), omit=[*SEARCHED])
+    return parser.parse_args()
 
 
 def main() -> None:
-    parser = arguments.parser(__doc__)
-    parser.add_argument("--text", type=Path, help="raw reviews, one per line")
-    parser.add_argument("--data_dir", type=Path, required=True, help="the sentence polarity dataset v1")
-    parser.add_argument("--output", type=Path, required=True, help="folder for all files")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="one pretraining run each")
-    parser.add_argument("--models", nargs="+", choices=("word2vec", *MODELS), default=["word2vec", *MODELS])
-    parser.add_argument("--processes", type=int, default=2, help="processes for a fine-tuned row")
-    parser.add_argument("--table", action="store_true", help="only print the results so far")
-    args = parser.parse_args()
-    if not args.table:
-        if not args.text:
-            parser.error("--text is required, except with --table")
-        reviews = steps.digest(*sorted(args.data_dir.rglob("rt-polarity.*")))
-        steps.check_settings(args.output, {"text": steps.digest(args.text), "data": reviews})
-        steps.run(steps_of(args))
-    print("\n".join(table(args.output)))
+    args = parse()
+    if not args.runs:
+        args.runs = [args.results]
+        searched = {name: getattr(args, name) for name in SEARCHED}
+        vars(args).update({name: values[0] for name, values in searched.items()})
+        args.elmo = None if args.elmo == "none" else args.elmo
+        run(args, task_flags.settings_of(args, ClassifierSettings), searched)
+    print("\n".join(report(args.runs, args.against)))
 
 
-def steps_of(args: argparse.Namespace) -> Iterator[steps.Step]:
-    """All steps of one seed, then those of the next."""
-    out = args.output
-    text, vocabulary = f"{out}/corpus/train/*", out / "corpus/vocab.txt"
-    prepare = ["preprocess.py", "text", str(args.text), "--lang=en", "--lower", "--dev_fraction=0.01"]
-    yield steps.Step(out / "corpus/train", [[*prepare, f"--output={out}/corpus"]])
-    yield steps.Step(vocabulary, [["preprocess.py", "vocab", text, "--min_count=3", f"--output={vocabulary}"]])
-    models = [model for model in MODELS if {model, f"{model}2"}.intersection(args.models)]
-    for seed in args.seeds:
-        vectors = out / f"word2vec-{seed}.bin"
-        values = {"seed": seed, "vectors": vectors, **{model: out / f"{model}-{seed}/final" for model in "ab"}}
-        yield steps.Step(vectors, [["preprocess.py", "vectors", text, f"--output={vectors}", f"--seed={seed}"]])
-        for model in models:
-            folder = out / f"{model}-{seed}"
-            command = ["run_pretrain.py", f"--train_data_path={text}", f"--vocab_file={vocabulary}", *PRETRAINING]
-            command += [*(flag.format(**values) for flag in MODELS[model]), f"--save_dir={folder}", "--resume"]
-            finished = folder / "finished"
-            yield steps.Step(finished, [command, ["-c", f"from pathlib import Path; Path({str(finished)!r}).touch()"]])
-        for name, (model, flags, tuned) in ROWS.items():
-            if model not in args.models:
-                continue
-            command = ["word2vec_base.py", f"--pretrained_word2vec_file={vectors}"]
-            if model != "word2vec":
-                command = ["run_finetune.py", f"--init_from_ckpt={out}/{model}-{seed}/final"]
-            command += [f"--data_dir={args.data_dir}", *CLASSIFIER, *(flag.format(**values) for flag in flags)]
-            trainable = "--word_vectors_trainable" if model == "word2vec" else "--elmo_trainable"
-            frozen = out / "results" / f"{name}-{seed}.json"
-            yield steps.Step(frozen, [[*command, f"--results={frozen}"]])
-            if tuned:
-                path = out / "results" / f"{name}-tuned-{seed}.json"
-                launch = ["-m", "paddle.distributed.launch", f"--nproc_per_node={args.processes}", "--backend=gloo"]
-                launch += [f"--log_dir={out}/launch/{path.stem}"]
-                yield steps.Step(path, [[*launch, *command, "--device=cpu", trainable, f"--results={path}"]])
+def run(args: argparse.Namespace, settings: ClassifierSettings, searched: dict[str, list[float]]) -> None:
+    """Train and score on each fold that is not in the file of results."""
+    reviews, labels = read_polarity(args.data_dir)
+    identity = {**settings.to_dict(), **searched}
+    results = disk.read_json(args.results, "results") if args.results.exists() else {"settings": identity, "folds": []}
+    if results["settings"] != identity:
+        raise UserError(f"{args.results} has results of other settings. Name another file.")
+    tokeniser = make_tokeniser(settings.lang, reviews)
+    reviews, settings = [" ".join(tokeniser(review)) for review in reviews], replace(settings, lang="none")
+    frozen = replace(settings, **{name: getattr(ClassifierSettings, name) for name in OF_TUNING})
+    if settings.elmo:  # whose vectors are computed once for all folds
+        pool = "mean" if settings.head == "mean" else None
+        frozen = replace(frozen, elmo=ELMo(settings.elmo, 0, layers=settings.layers, pool=pool, dropout=0.0))
+    splits = StratifiedKFold(FOLDS, shuffle=True, random_state=settings.seed).split(reviews, labels)
+    for number, (train, test) in list(enumerate(splits, 1))[len(results["folds"]) :]:
+        parts = hold_out([Text((reviews[k],), labels[k]) for k in train], settings.seed)
+        (texts, classes), dev = (([x.texts[0] for x in part], [x.label for x in part]) for part in parts)
+        seed = int(np.random.SeedSequence([settings.seed, number]).generate_state(1)[0])
+
+        def trained(base: ClassifierSettings, **values: float) -> Classifier:
+            chosen = replace(base, seed=seed, **values)  # noqa: B023
+            return Classifier.train(texts, classes, dev=dev, settings=chosen, progress=False)  # noqa: B023
+
+        grid = [dict(zip(searched, values, strict=True)) for values in itertools.product(*searched.values())]
+        first = best = max((trained(frozen, **values) for values in grid), key=lambda x: x.results["dev"].value)
+        chosen = {name: getattr(best.settings, name) for name in searched}
+        if settings.elmo_trainable or settings.word_vectors_trainable:
+            best = trained(settings, **chosen)
+        scores = [x.evaluated(x.read([reviews[k] for k in test], [labels[k] for k in test])) for x in (first, best)]
+        correct = (scores[-1].predicted == scores[-1].labels).astype(int).tolist()
+        results["folds"].append(
+            {"accuracy": scores[-1].accuracy, "frozen": scores[0].accuracy, "settings": chosen}
+            | {"reviews": test.tolist(), "correct": correct}
+        )
+        log.info(f"fold {number}/{FOLDS}: accuracy {scores[-1].accuracy:.2%}, {chosen}")
+        disk.write_json(args.results, results)
 
 
-def table(output: Path) -> list[str]:
-    """Per row, mean and standard deviation over pretraining runs and over folds, and the difference from word2vec."""
-    lines = [f"{'':20} {'pretrainings':>12} {'accuracy':>18} {'folds within':>12}  against word2vec treated alike"]
-    for treatment in ("", "-tuned"):
-        baseline = results(output, "word2vec", treatment)
-        for name in ROWS:
-            runs = results(output, name, treatment)
-            if not runs:
-                continue
-            accuracy = mean_and_std([np.mean(folds) for _, folds in runs.values()])
-            within = 100 * np.mean([np.std(folds, ddof=1) for _, folds in runs.values()])
-            line = f"{name + treatment:20} {len(runs):12} {accuracy:>18} {within:12.2f}"
-            shared_seeds = [seed for seed in runs if seed in baseline]
-            if name != "word2vec" and shared_seeds:
-                differences = np.array([runs[seed][0] - baseline[seed][0] for seed in shared_seeds])
-                line += f"  {crossed_difference(differences, 'pretrainings', 'reviews')}"
-            lines.append(line)
-    return lines
+def correct_of(path: Path) -> np.ndarray:
+    """Whether each review was classified correctly, as 0 or 1."""
+    pairs = [zip(fold["reviews"], fold["correct"], strict=True) for fold in disk.read_json(path, "results")["folds"]]
+    return np.array([correct for _, correct in sorted(itertools.chain.from_iterable(pairs))])
 
 
-def results(output: Path, name: str, treatment: str) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Per seed, whether each review was classified correctly, as 0 or 1, and the folds' accuracies."""
-    runs = {}
-    for seed, path in steps.results(output / "results", f"{name}{treatment}").items():
-        folds = disk.read_json(path, "results of run_finetune.py")["parts"]
-        runs[seed] = steps.correct(path), np.array([fold["accuracy"] for fold in folds])
-    return runs
+def report(runs: Sequence[Path], against: Sequence[Path]) -> Iterator[str]:
+    """Yield lines of the accuracies, and of their difference from those of other runs."""
+    for path in runs:
+        folds = disk.read_json(path, "results")["folds"]
+        for name, column in (("before fine-tuning", "frozen"), ("accuracy", "accuracy")):
+            yield f"{path}: {name} {mean_and_std([fold[column] for fold in folds], '%')}"
+    mine, others = ([correct_of(path) for path in paths] for paths in (runs, against))
+    if len(runs) == len(against) == 1:
+        (one,), (other,) = mine, others
+        gained, lost = int((one > other).sum()), int((other > one).sum())
+        test = f"McNemar's exact test: p = {mcnemar(gained, lost):.2g}"
+        yield f"only {runs[0]} is right: {gained:,}; only {against[0]} is: {lost:,}; {test}"
+        yield f"bootstrap: {paired_bootstrap(one > 0, other > 0, 'reviews')}"
+    elif against:
+        yield f"means {mean_and_std([x.mean() for x in mine])} and {mean_and_std([x.mean() for x in others])}"
+        yield str(crossed_difference(np.array(mine) - np.array(others), "pretrainings", "reviews"))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import numpy as np
 
 from elmo_core.messages import UserError, format_count
 
+Label = str | int | bool  # of a token or text
 PACKAGES = {"sklearn": "scikit-learn"}  # packages with another name than their module
 
 SPACE = re.compile(r"[^\S\u00a0\u2007\u202f]")  # but no-break spaces

@@ -8,17 +8,34 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from elmo_tasks.classification.classifier import Classifier
+    from elmo_tasks.classification.estimator import ELMoClassifier
+    from elmo_tasks.classification.network import ClassifierSettings
+    from elmo_tasks.reading.network import ReaderSettings
     from elmo_tasks.reading.reader import Reader
+    from elmo_tasks.tagging.network import TaggerSettings
     from elmo_tasks.tagging.tagger import Tagger
     from elmo_tasks.vectorizer import ELMoVectorizer
 
 _MODULES = {
     "Classifier": "classification.classifier",
+    "ClassifierSettings": "classification.network",
+    "ELMoClassifier": "classification.estimator",
     "ELMoVectorizer": "vectorizer",
     "Reader": "reading.reader",
+    "ReaderSettings": "reading.network",
     "Tagger": "tagging.tagger",
+    "TaggerSettings": "tagging.network",
 }
-__all__ = ["Classifier", "ELMoVectorizer", "Reader", "Tagger"]
+__all__ = [
+    "Classifier",
+    "ClassifierSettings",
+    "ELMoClassifier",
+    "ELMoVectorizer",
+    "Reader",
+    "ReaderSettings",
+    "Tagger",
+    "TaggerSettings",
+]
 
 
 def __dir__() -> list[str]:

@@ -1,181 +1,178 @@
-"""Records of users' files: JSON lines, an array of JSON objects, CSV, TSV, or lines of text; plain or gzip.
+"""Records of users' data: files whose ending names their format, and tables and lists of dictionaries in Python.
 
-A record comes with its position, which error messages name: file and line, or the number of an object of an array. It is
-a dictionary, a row of columns, a line of text, or "" for a blank line.
+.csv           columns separated by commas, names in the first line, fields in quotes where they need them
+.tsv           columns separated by tabs, quotes are characters; names in the first line if they are known ones
+.json, .jsonl  objects: in an array, or one per line
+
+Each file may also end in .gz. A record is a dictionary, with its position, which error messages name.
 """
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+import numpy as np
+
+from elmo_core.checks import Label, as_list, describe
+from elmo_core.files import disk
 from elmo_core.messages import UserError
-from elmo_core.text.text_files import parse_json
+from elmo_core.text.text_files import parse_json, read_lines
 
-JSON, TEXT = "json", "text"  # formats; those of columns are named by what separates these
-JSON_START = re.compile(r'\s*(\{\s*("|$)|\[\s*(\{|$))')
-Record = tuple[str, dict[str, Any] | list[str] | str]
-Item = TypeVar("Item")
+Record = tuple[str, Mapping[str, Any]]  # a position, and the values by name
+UNSAVABLE = re.compile("[\0\ud800-\udfff]")  # NUL, and halves of surrogate pairs
 
 
-class Lines:
-    """Lines that come in groups, such as all that have arrived.
-
-    number: of the latest line, from 1. left: how many lines, or objects of an array, of its group are still to be read.
-    """
-
-    def __init__(self, groups: Iterable[Iterable[str]]):
-        self.number = self.left = 0
-        self._lines = self._read(groups)
-
-    def _read(self, groups: Iterable[Iterable[str]]) -> Iterator[str]:
-        for group in map(list, groups):
-            for self.left, line in zip(range(len(group) - 1, -1, -1), group, strict=True):
-                self.number += 1
-                yield line
-
-    def __iter__(self) -> Iterator[str]:
-        return self._lines
-
-    def batches(self, items: Iterable[Item]) -> Iterator[list[Item]]:
-        """Yield the items made from the lines, at most one from each, in one list per group."""
-        batch = []
-        for item in items:
-            batch.append(item)
-            if not self.left:
-                yield batch
-                batch = []
-        if batch:
-            yield batch
+def ending(path: str | Path) -> str:
+    """The ending that names a file's format, without .gz: csv, tsv, json, ... or ""."""
+    return Path(str(path).lower().removesuffix(".gz")).suffix.removeprefix(".")
 
 
 def read_records(
-    lines: Lines, source: str | Path, recognise: Callable[[str], str] = lambda line: JSON
+    path: Path, names: Sequence[str] = (), format_name: str = "", unnamed: Sequence[str] = ()
 ) -> Iterator[Record]:
-    """Yield the records of lines of one format. source: the file, used in error messages.
+    """Yield the records of a file.
 
-    recognise: returns the format, by the first line that is not blank.
+    names: of columns, which show that the first line of a .tsv is its header. format_name: if not that of the ending.
+    unnamed: names of the columns of a .tsv without a header; if it has more columns, these have numbers, from 0.
     """
-    format_name, n_columns = None, 0
-    for line in lines:
-        where = f"{source}:{lines.number}"
-        if not line.strip():
-            yield where, ""
-            continue
-        is_first, format_name = format_name is None, format_name or recognise(line)
-        if format_name == TEXT:
-            yield where, line
-        elif format_name == JSON:
-            yield from _objects(line, lines, source, is_first)
-        else:
-            row = split_columns(line, format_name, n_columns, lines, where)
-            n_columns = n_columns or len(row)
-            if len(row) != n_columns:
-                raise UserError(f"{where}: found {line!r:.60}, expected {n_columns} columns as in the first line.")
-            yield where, row
+    disk.check_input(path, "data in CSV, TSV or JSON")
+    format_name = format_name or ending(path)
+    if format_name in ("json", "jsonl"):
+        yield from _read_objects(path, format_name == "json")
+    elif format_name in ("csv", "tsv"):
+        yield from _read_table(path, names if format_name == "tsv" else None, unnamed)
+    else:
+        raise UserError(f"{path}: expected a file that ends in .csv, .tsv, .json or .jsonl, or set `data_format`.")
 
 
-def _objects(line: str, lines: Lines, source: str | Path, is_first: bool) -> Iterator[Record]:
-    """The object of a line. If it is the first and not complete, those of all lines: of an array, or a single one."""
-    where = f"{source}:{lines.number}"
-    try:
+def _read_objects(path: Path, is_one: bool) -> Iterator[Record]:
+    """Yield the objects of an array or, unless the whole file is one value, of each line."""
+    lines = read_lines(path)
+    if is_one:
+        text = "\n".join(lines)
         try:
-            value = parse_json(line)
-        except ValueError:
-            if not is_first:
-                raise
-            value, where = parse_json("\n".join([line, *lines])), str(source)
-    except (ValueError, RecursionError) as error:
-        raise UserError(
-            f"{where}: invalid JSON ({error}), expected an object per line, or an array of them."
-        ) from error
-    if not isinstance(value, dict | list):
+            values = parse_json(text)
+            records = values if isinstance(values, list) else [values]
+            yield from (
+                (f"{path}: object {k}", _object(value, f"{path}: object {k}")) for k, value in enumerate(records, 1)
+            )
+            return
+        except UserError:
+            raise
+        except (ValueError, RecursionError):
+            lines = text.split("\n")  # an object per line, in a file that is called .json
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            where = f"{path}:{number}"
+            try:
+                yield where, _object(parse_json(line), where)
+            except (ValueError, RecursionError) as error:
+                if isinstance(error, UserError):
+                    raise
+                raise UserError(f"{where}: invalid JSON ({error}), expected an object per line.") from error
+
+
+def _object(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
         raise UserError(f"{where}: found {value!r:.60}, expected a JSON object.")
-    if isinstance(value, dict):
-        yield where, value
+    return value
+
+
+def _read_table(path: Path, names: Sequence[str] | None, unnamed: Sequence[str]) -> Iterator[Record]:
+    rows = _rows(path, names is not None)
+    where, first = next(rows, ("", []))
+    header = [name.strip() for name in first]
+    if names is None or set(map(str.lower, header)) & set(map(str.lower, names)):
+        if len(set(header)) != len(header):
+            raise UserError(f"{where}: found the header {first}, expected names that differ.")
+    elif first:
+        header = list(unnamed[: len(first)] if len(first) <= len(unnamed) else map(str, range(len(first))))
+        yield where, dict(zip(header, first, strict=True))
+    for where, row in rows:
+        if len(row) != len(header):
+            raise UserError(
+                f"{where}: found {len(row)} columns, {row!r:.60}, expected {len(header)} as in the first line."
+            )
+        yield where, dict(zip(header, row, strict=True))
+
+
+def _rows(path: Path, is_tsv: bool) -> Iterator[tuple[str, list[str]]]:
+    if is_tsv:
+        yield from ((f"{path}:{k}", line.split("\t")) for k, line in enumerate(read_lines(path), 1) if line.strip())
         return
-    for k, record in enumerate(number_records(value, source), 1):
-        lines.left = len(value) - k
-        yield record
-
-
-def number_records(values: Iterable[dict[str, Any]], source: str | Path) -> Iterator[Record]:
-    """Make records of dictionaries. source: where they come from, used in error messages."""
-    for k, value in enumerate(values, 1):
-        if not isinstance(value, dict):
-            raise UserError(f"{source}: object {k}: found {value!r:.60}, expected a dictionary.")
-        yield f"{source}: object {k}", value
-
-
-def name_columns(records: Iterable[Record], is_header: Callable[[list[str]], bool]) -> Iterator[Record]:
-    """Replace rows by dictionaries. Their names are in the first row, if it is a header, else numbers from 0."""
-    names: list[str] = []
-    for where, row in records:
-        if isinstance(row, list):
-            if not names:
-                names = row if is_header(row) else list(map(str, range(len(row))))
-                if names is row:
-                    continue
-            row = dict(zip(names, row, strict=True))
-        yield where, row
-
-
-def find_columns(names: Iterable[str], header: Iterable[str]) -> list[str]:
-    """Find names in a header or an object, ignoring case. Return them as written there, or [] unless all exist."""
-    written = {name.strip().lower(): name for name in header}
-    found = [written.get(name.lower(), "") for name in names]
-    return found if all(found) else []
-
-
-def is_csv(source: str | Path) -> bool:
-    return str(source).lower().removesuffix(".gz").endswith(".csv")
-
-
-def is_json(line: str) -> bool:
-    """Whether lines that begin with this one hold JSON objects."""
-    return bool(JSON_START.match(line))
-
-
-def find_format(line: str, source: str | Path = "") -> str:
-    """The format of lines that begin with this one: JSON, text, or what separates their columns.
-
-    That is a tab or, outside quotes, the more frequent of comma and semicolon; a source that is_csv may have one column.
-    """
-    delimiters = "\t" if "\t" in line else ",;"
-    n, best = max((len(split_columns(line, delimiter)), delimiter) for delimiter in delimiters)
-    return JSON if is_json(line) else best if n > 1 or is_csv(source) else TEXT
-
-
-def possible_columns(line: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each delimiter that may divide a line, a comma or semicolon only without a space after it, and the columns."""
-    for delimiter in "\t,;":
-        row = split_columns(line, delimiter)
-        if len(row) > 1 and (delimiter == "\t" or not any(column.startswith(" ") for column in row)):
-            yield delimiter, row
-
-
-def split_columns(
-    line: str, delimiter: str, n_columns: int = 0, more: Iterable[str] = (), where: str = ""
-) -> list[str]:
-    """The columns of a line. more: the lines below it, in which a field in quotes may continue.
-
-    Tabs separate even within quotes, and quotes are kept, unless they are needed, as pandas writes them: a field has doubled
-    quotes in it, all fields are in quotes, or only so the record has n_columns.
-    """
-    columns, is_tsv = line.split(delimiter), delimiter == "\t"
-    quoted = [column for column in columns if column.startswith('"')]
-    if not quoted:
-        return columns
-    if is_tsv and not (len(columns) < n_columns and columns[-1].count('"') % 2):
-        more = ()
-    lines = (f"{text}\n" for text in chain([line], more))
+    reader = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True)
     try:
-        row = next(csv.reader(lines, delimiter=delimiter, strict=is_tsv or more != ()))
+        yield from ((f"{path}:{reader.line_num}", row) for row in reader if row)
     except csv.Error as error:
-        if is_tsv:
-            return columns
-        raise UserError(f"{where}: found {line!r:.60}, expected CSV ({error}). Double quotes within quotes.") from error
-    is_needed = len(quoted) == len(columns) or any('""' in column[1:-1] for column in quoted)
-    return row if not is_tsv or is_needed or len(row) == n_columns != len(columns) else columns
+        raise UserError(f"{path}:{reader.line_num}: this is not CSV ({error}). Double quotes within quotes.") from error
+
+
+def is_table(data: Any) -> bool:
+    """Whether data has named columns: a DataFrame, a `datasets.Dataset`, or a list of dictionaries."""
+    if isinstance(data, list | tuple):
+        return len(data) > 0 and isinstance(data[0], Mapping)
+    return hasattr(data, "columns") or hasattr(data, "column_names")
+
+
+def table_records(data: Any, name: str) -> Iterator[Record]:
+    """Yield the records of a table. name: of the argument, used in error messages."""
+    rows = data.to_dict("records") if hasattr(data, "to_dict") and hasattr(data, "iloc") else data
+    for k, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise UserError(f"{name}, row {k}: found {describe(row)}, expected a dictionary.")
+        yield f"{name}, row {k}", row
+
+
+def value_of(record: Mapping[str, Any], column: str, where: str) -> Any:
+    """The value in a column, which is found regardless of case."""
+    if column in record:
+        return record[column]
+    name = next((name for name in record if isinstance(name, str) and name.lower() == column.lower()), None)
+    if name is None:
+        raise UserError(
+            f"{where}: there is no {column!r}. Found {', '.join(map(str, record))!s:.80}. Set `columns` to the names."
+        )
+    return record[name]
+
+
+def check_label(value: Any, where: str) -> Label:
+    """The label as a string, an integer or a boolean of Python. Missing ones (None, NaN, NA, "") are errors."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and value.is_integer():  # pandas makes floats of integers
+        value = int(value)
+    if isinstance(value, str) and value.strip():
+        return check_text(value.strip(), where)
+    if isinstance(value, int):
+        return value
+    is_missing = value is None or str(value).strip() in ("", "nan", "<NA>", "NaT")
+    what = "the label is missing" if is_missing else f"found {describe(value)}"
+    raise UserError(f"{where}: {what}, expected a string, an integer or a boolean.")
+
+
+def check_text(value: Any, where: str, what: str = "text") -> str:
+    """The string, without characters that cannot be saved: NUL, and halves of surrogate pairs."""
+    if not isinstance(value, str):
+        raise UserError(f"{where}: found {describe(value)}, expected a {what}.")
+    if UNSAVABLE.search(value):
+        raise UserError(f"{where}: found {value!r:.60}, which has a NUL or half of a surrogate pair. Remove it.")
+    return value
+
+
+def same_length(one: Any, other: Any, names: tuple[str, str]) -> tuple[Sequence, Sequence]:
+    """Two lists of one length, at least 1. names: of the arguments, used in error messages."""
+    lists = [as_list(value) for value in (one, other)]
+    for name, value, items in zip(names, (one, other), lists, strict=True):
+        if items is None:
+            raise TypeError(f"`{name}`: found {describe(value)}, expected a list.")
+    if not lists[0] or len(lists[0]) != len(lists[1]):
+        counts = f"{len(lists[0])} and {len(lists[1])}"
+        raise UserError(f"`{names[0]}` and `{names[1]}`: found {counts}, expected the same number, at least one.")
+    return lists[0], lists[1]
+
+
+def positions(values: Iterable[Any], name: str) -> Iterator[tuple[str, Any]]:
+    """Yield values with their positions, as error messages name them."""
+    return ((f"{name} {k}", value) for k, value in enumerate(values))

@@ -49,3 +49,8 @@ class ELMoVectorizer(base.TransformerMixin, base.BaseEstimator):
         validation.check_is_fitted(self)
         vectors = [text.vectors.ravel() for text in self.embedder_.encode_texts(texts, self.lang_, self.user_dict)]
         return np.array(vectors, np.float32).reshape(len(vectors), math.prod(self.embedder_.shape(1)))
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the D dimensions: elmo0, elmo1, ..."""
+        validation.check_is_fitted(self)
+        return np.array([f"elmo{k}" for k in range(math.prod(self.embedder_.shape(1)))], object)

@@ -36,7 +36,7 @@ def write(network: Network, folder: Path, source: str, onnx: bool = False) -> No
         for writer, name in writers:
             with writer(unfinished / name) as ops:
                 network.add_to(ops)
-        predict = f"predict_{network.settings['kind']}.py"
+        predict = f"predict_{network.settings['task']}.py"
         (graph,) = (name for name in RUNS_ON if (unfinished / name).exists())
         texts = {ids.table: ids.content for ids in network.inputs.values() if ids.table} | network.files
         if network.output.labels:

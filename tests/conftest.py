@@ -18,9 +18,8 @@ from server import Server
 
 import convert
 from elmo_core.network import fused
-from elmo_tasks import Classifier
-from elmo_tasks.classification.network import ClassifierSettings
-from elmo_tasks.pretrained import PretrainedBiLM
+from elmo_tasks import Classifier, ClassifierSettings
+from elmo_tasks.inputs import PretrainedELMo
 
 SKIPS = (  # a test that is skipped for any other reason fails
     "no Chromium|does not start",  # apt-get install chromium
@@ -116,10 +115,9 @@ def readers_folder(tmp_path, monkeypatch) -> Path:
     for k in range(2):
         text = "".join(f"{n}只猫坐在河边。{n}只狗也来了,它们一起看河。\n" for n in range(500 * k, 500 * k + 500))
         Path(f"raw/{k}.txt").write_text(text, encoding="utf-8")
-    settings = ClassifierSettings(hidden_dim=0, dropout=0.5, reads_elmo=True)
-    Classifier.create(settings=settings, classes=["bad", "good"], pretrained=PretrainedBiLM.from_path(folder)).save(
-        "model"
-    )
+    settings = ClassifierSettings(elmo=folder, hidden_dim=0)
+    parts = {"labels": ["bad", "good"], "pairs": False, "words": None}
+    Classifier.create(settings, parts, pretrained=PretrainedELMo.load(folder)).save("model")
     return tmp_path
 
 

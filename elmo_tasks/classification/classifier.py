@@ -1,261 +1,258 @@
-"""A trained classifier: network, classes and tokeniser, in memory and as a folder.
+"""A classifier: its training, and the classes that it predicts for texts."""
 
-FOLDER/       as in elmo_tasks/saved.py, and
-  vocab.txt   the words whose vectors were trained; their vectors are the weight "words.table"
-"""
-
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache, cached_property
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
-from elmo_core.checks import check_texts
-from elmo_core.machine.runtime import paddle
-from elmo_core.messages import UserError
-from elmo_core.text.language import AUTO
-from elmo_core.text.tokens import Vocabulary, sentence_batches
-from elmo_core.weights import checkpoint
-from elmo_tasks.classification.network import ClassifierNetwork, ClassifierSettings, FineTunedELMo
-from elmo_tasks.classification.protocol import CrossValidation, cross_validate
-from elmo_tasks.classification.scores import Results
-from elmo_tasks.classification.texts import Labelled, Texts, as_texts, load_texts, read_known, tokenise_texts
-from elmo_tasks.classification.training import BATCH_SIZE, BATCH_TOKENS, ClassifierTraining, make_elmo
-from elmo_tasks.classification.words import Words
-from elmo_tasks.saved import TrainedModel, part
-from elmo_tasks.training import Progress, Several
+from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.messages import UserError, format_count, join_names, log
+from elmo_core.text.language import make_tokeniser
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary, sentence_batches
+from elmo_tasks.classification.data import Text, TextReader, as_text, hold_out, tokenise
+from elmo_tasks.classification.network import Batch, ClassifierNetwork, ClassifierSettings
+from elmo_tasks.classification.score import Score
+from elmo_tasks.inputs import FileVectors, PretrainedELMo, Rows, TokenInputs
+from elmo_tasks.records import Label
+from elmo_tasks.task import Task, as_given, check_folder, iterable, training_folder, window_of
+from elmo_tasks.trainer import Progress
 
-TEXTS_PER_GROUP = 4096
-Text = str | tuple[str, str]  # or a pair
+AnyText = str | tuple[str, str]  # or a pair
+_warn_once = cache(log.warning)
 
 
-class Classifier(TrainedModel):
+class Classifier(Task):
     """Predicts the classes of texts, or of pairs of texts.
 
-        classifier = Classifier("runs/reviews")
-        classifier.predict(["The room was quiet and clean."])  # ["good"]
+    classifier = Classifier("runs/reviews")
+    classifier.predict(["The room was quiet and clean."])          # ["good"]
+    classifier.predict_proba(["The room was quiet and clean."])    # array([[0.04, 0.96]]), in the order of its classes
 
-    words: those whose vectors were trained. data: identity of the texts it was trained on.
+    parts: labels; pairs, whether it is of pairs; words, those of the training data, if they are learnt.
     """
 
-    kind = "classifier"
-    listed = (
-        "predict",
-        "iter_predict",
-        "probabilities",
-        "predict_proba",
-        "explain",
-        "classes",
-        "cross_validate",
-        "evaluation",
-    )
+    name = "classifier"
     settings_type = ClassifierSettings
-    evaluation: CrossValidation | None = None  # of `train`
-
+    example = "predict([{text!r}])"
+    batch_size, batch_tokens = 128, 16384
     settings: ClassifierSettings
-    classes: list[str] = part(list)
-    data: str = part(str, default="")
-    words: Vocabulary | None = part(Vocabulary, checkpoint.VOCABULARY, default=None)
-
-    def make_network(self, elmo_layer: FineTunedELMo | None = None, words_layer: Words | None = None):
-        settings = self.settings
-        if self.pretrained and elmo_layer is None:
-            elmo_layer = make_elmo(settings, self.pretrained)
-        with self.building():
-            if settings.reads_words and words_layer is None:
-                words_layer = Words(self.vectors, settings.seed, self.words, settings.pool, settings.word_dropout)
-            return ClassifierNetwork(settings, len(self.classes), elmo_layer, words_layer)
+    class_weights: paddle.Tensor | None = None  # in the loss
 
     @classmethod
     def train(
         cls,
-        texts: Path | str | Sequence[Text],
-        labels: Sequence[str | int] | None = None,
+        texts: Any,
+        labels: Sequence[Label] | None = None,
         *,
-        dev: Labelled | None = None,
-        test: Labelled | None = None,
-        columns: Sequence[str] | None = None,
-        elmo: Path | str | None = None,
-        save_dir: Path | str | None = None,
+        dev: Any = None,
+        test: Any = None,
+        settings: ClassifierSettings = ClassifierSettings(),  # noqa: B008  it is frozen
+        save_dir: str | Path | None = None,
         overwrite: bool = False,
         resume: bool = False,
-        progress: Progress | None = None,
+        progress: Progress | bool = True,
         device: str = "auto",
-        lang: str = AUTO,
-        user_dict: Path | str | Sequence[str] | None = None,
-        max_seq_len: int = ClassifierSettings.max_seq_len,
-        class_weights: str | Mapping[str, float] | None = None,
-        head: str = ClassifierSettings.head,
-        head_dim: int = ClassifierSettings.head_dim,
-        hidden_dim: int = ClassifierSettings.hidden_dim,
-        dropout: Several = ClassifierSettings.dropout,
-        layers: str = ClassifierSettings.layers,
-        elmo_dropout: Several = ClassifierSettings.elmo_dropout,
-        elmo_l2_coef: Several = ClassifierSettings.elmo_l2_coef,
-        elmo_trainable: bool = ClassifierSettings.elmo_trainable,
-        elmo_lr: Several = ClassifierTraining.elmo_lr,
-        lstm_dropout: Several = ClassifierSettings.lstm_dropout,
-        random_weights: str = ClassifierSettings.random_weights,
-        cache_gb: float = ClassifierTraining.cache_gb,
-        word_vectors: Path | str | None = None,
-        word_vectors_limit: int | None = None,
-        word_vectors_trainable: bool = ClassifierSettings.word_vectors_trainable,
-        word_vectors_lr: Several = ClassifierTraining.word_vectors_lr,
-        word_dropout: Several = ClassifierSettings.word_dropout,
-        epochs: int = ClassifierTraining.epochs,
-        tune_epochs: int = ClassifierTraining.tune_epochs,
-        patience: int = ClassifierTraining.patience,
-        batch_size: int = ClassifierTraining.batch_size,
-        lr: Several = ClassifierTraining.lr,
-        weight_decay: Several = ClassifierTraining.weight_decay,
-        max_grad_norm: float = ClassifierTraining.max_grad_norm,
-        logging_step: int = ClassifierTraining.logging_step,
-        seed: int = ClassifierTraining.seed,
     ) -> "Classifier":
         """Train a classifier. It has the weights of the epoch with the highest ROC AUC on the dev set.
 
-            classifier = Classifier.train(texts, labels, elmo="en-reviews", save_dir="runs/tickets")
+            settings = ClassifierSettings(elmo="en-reviews", head="mean")
+            classifier = Classifier.train(texts, labels, settings=settings, save_dir="runs/tickets")
             classifier.scores["dev"]["accuracy"]
 
-        texts, labels: strings, or pairs of strings, and their labels; or a file that has both, see docs/finetune.md.
-        dev, test: a file, or a pair of texts and labels. Without dev, a tenth of the texts is held out.
-        columns: of files: names or numbers of the columns of text, label and, for pairs, second text.
-        elmo: a checkpoint, or a model's name; None: no ELMo.
-        save_dir: folder of the classifier; without one, nothing is written. overwrite: replace the classifier there.
-        resume: continue an interrupted training.
-        progress: called with the scores of each epoch.
-        lang: how texts are tokenised: en, zh, characters, any or none (auto: recognised). user_dict: words
-        for jieba, which tokenises zh: a file, or a list of its lines. max_seq_len: truncate texts to so many tokens.
-        class_weights: of classes in the loss (others: 1), or "balanced": equal total weight of all classes.
-        head: how a text's token vectors become one: their mean; max; attention, a mean with one trained weight per token;
-        lstm, the maximum over the states of a BiLSTM; cnn, the maximum over filters of three to five tokens. head_dim: size
-        of lstm in each direction, and filters of each width of cnn. hidden_dim: size of the last layer, 0: none.
-        layers: concat, mix, average, top, a number, or some layers, as in concat:0,1. elmo_trainable: fine-tune the biLM,
-        with elmo_lr and with lstm_dropout between its layers. random_weights: ablation: all, or lstm. cache_gb: memory for
-        the layers of a frozen biLM; what needs more is computed in each epoch.
-        word_vectors: a file in word2vec's or GloVe's format; word_vectors_limit: only its first N. word_vectors_trainable:
-        train them, with word_vectors_lr; without a file, words are learnt from random vectors. word_dropout: share of a
-        batch's words that are dropped in fine-tuning.
-        epochs: of the head over fixed inputs; tune_epochs: then, of all that is trainable. With epochs=0, all is trained
-        from the start.
-
-        Of several values, as in lr=[0.001, 0.003], the dev set selects one.
+        texts, labels: strings, or pairs of strings, and their labels; or a file, a DataFrame, a `datasets.Dataset` or a list
+        of dictionaries that has both. dev, test: the same, as a pair. Without dev, a tenth of the texts is held out.
+        save_dir: a new or empty folder for the classifier; overwrite: or that of one, which is replaced at the end.
+        resume: continue an interrupted training, start if there is none, return the classifier if it is finished.
+        progress: called with the scores of each epoch; False: no bar.
         """
-        options = {name: value for name, value in locals().items() if name != "cls"}
-        run = cross_validate(cls, options, protocol="train")
-        run.classifier.evaluation = run
-        return run.classifier
+        if save_dir is not None:
+            check_folder(Path(save_dir), cls.name, overwrite, resume)
+        pretrained, reader = PretrainedELMo.load(settings.elmo), TextReader(settings)
+        given = {"texts": (texts, labels) if labels is not None else texts, "dev": dev, "test": test}
+        data = {name: reader.read(part, name) for name, part in given.items() if part is not None}
+        train = data.pop("texts")
+        strings, known = (part for text in train for part in text.texts), pretrained.words if pretrained else ()
+        tokeniser = make_tokeniser(settings.lang, strings, known, settings.user_dict)
+        user_dict = tokeniser.segment.entries if tokeniser.segment else None
+        settings = replace(settings, lang=tokeniser.lang, user_dict=user_dict)
+        n_cut = sum(
+            tokenise(text, tokeniser, settings.max_seq_len) for part in (train, *data.values()) for text in part
+        )
+        if n_cut:
+            log.warning(f"{format_count(n_cut, 'texts')} cut after {settings.max_seq_len} tokens, see `max_seq_len`.")
+        parts = make_parts(train, settings)
+        for name, part in data.items():
+            check_texts(part, parts, name)
+        if dev is None:
+            train, data["dev"] = hold_out(train, settings.seed)
+        vectors = None
+        if settings.word_vectors:
+            file = FileVectors.from_file(settings.word_vectors, settings.word_vectors_limit)
+            vectors = cls.make_vectors(settings, file.words, file.table)
+        with training_folder(cls, save_dir, overwrite, resume) as folder:
+            classifier = cls.create(settings, parts, device, pretrained, vectors)
+            return classifier.learn({"train": train, **data}, folder, resume, progress)
 
-    @classmethod
-    def cross_validate(
-        cls,
-        texts: Path | str | Sequence[Text],
-        labels: Sequence[str | int] | None = None,
-        *,
-        folds: int = 10,
-        protocol: str = "cv",
-        results: Path | str | None = None,
-        compare_with: Sequence[Path | str] = (),
-        **options: Any,
-    ) -> CrossValidation:
-        """Train on each fold's training part, and score its test part.
+    # The task
 
-            Classifier.cross_validate(texts, labels, folds=5, elmo="en-reviews").accuracies
+    @staticmethod
+    def make_vectors(settings: ClassifierSettings, words: Sequence[str], table: np.ndarray) -> FileVectors:
+        return FileVectors(words, table, random=True, seed=settings.seed)
 
-        protocol: cv; split: a single split, as in the published scripts; or train: `test` or else `dev` is scored, which is
-        also done if either is given.
-        results: a JSON file of scores and predictions. compare_with: such files of other runs.
-        options: those of `train`. With save_dir, a classifier is then trained on all texts and saved. With results or
-        save_dir, finished folds are kept if this is interrupted, and resume=True continues.
-        """
-        defaults = {"labels": None, **cls.train.__kwdefaults__}
-        if unknown := sorted(options.keys() - defaults.keys()):
-            raise TypeError(f"cross_validate: {unknown[0]!r} is unknown. Expected the options of `train`.")
-        options = {**defaults, "texts": texts, "labels": labels, **options}
-        if options["dev"] is not None or options["test"] is not None:
-            protocol = "train"
-        return cross_validate(cls, options, protocol, folds, results and Path(results), list(map(Path, compare_with)))
+    def build(self) -> ClassifierNetwork:
+        settings, words, pairs = self.settings, self.parts["words"], self.parts["pairs"]
+        if pairs:
+            self.example = "predict([({text!r}, {text!r})])"
+        inputs = TokenInputs(
+            settings,
+            Vocabulary([*SPECIAL_TOKENS, *words]) if words else None,
+            self.vectors,
+            self.pretrained,
+            pool="mean" if settings.head == "mean" else None,
+            standardised=True,
+            trainable=not settings.epochs,
+        )
+        return ClassifierNetwork(settings, inputs, len(self.classes), pairs)
 
-    def predict(self, texts: Sequence[Text]) -> list[str]:
-        """The class of each text; of each tuple of two texts if the classifier is of pairs."""
-        return [self.classes[row.argmax()] for row in self.probabilities(texts)]
+    def phases(self) -> Iterator[ClassifierSettings]:
+        """Train over fixed vectors first, then all that is trainable, from the best epoch."""
+        settings, is_tuned = self.settings, self.settings.elmo_trainable or self.settings.word_vectors_trainable
+        if settings.epochs or not is_tuned:
+            yield settings
+        if is_tuned:
+            self.network.inputs.tune(settings.word_dropout * settings.elmo_trainable, settings.lstm_dropout)
+            yield replace(settings, epochs=settings.tune_epochs)
 
-    def iter_predict(self, texts: Iterable[Text]) -> Iterator[str]:
-        """Yield the same for any number of texts."""
-        if isinstance(texts, str):
-            self.predict(texts)  # a TypeError
-        texts = iter(texts)
-        while group := list(islice(texts, TEXTS_PER_GROUP)):
-            yield from self.predict(group)
+    def length(self, example: Text) -> int:
+        return sum(map(len, example.tokens))
 
-    def probabilities(self, texts: Sequence[Text]) -> np.ndarray:
-        """Probabilities (n, classes), whose columns are in the order of `classes`."""
-        pairs, max_tokens = self.settings.pairs, self.settings.max_seq_len
-        texts = check_texts(texts, ("text", "text2") if pairs else ("text",))
-        arrays = [np.zeros((0, len(self.classes)), np.float32)]
-        for k in range(0, len(texts), TEXTS_PER_GROUP):
-            group = texts[k : k + TEXTS_PER_GROUP]
-            stacked = list(chain.from_iterable(zip(*group, strict=True))) if pairs else group
-            arrays.append(self._probabilities(tokenise_texts(stacked, self.tokeniser, max_tokens)))
-        return np.concatenate(arrays)
+    def rows(self, example: Text) -> Rows:
+        return Rows(example.tokens)
 
-    predict_proba = probabilities  # as in scikit-learn
+    def prepare(self, train: Sequence[Text]) -> None:
+        """Count words, and set the inputs' statistics and the weights of classes."""
+        inputs, words = self.network.inputs, [word for text in train for row in text.tokens for word in row]
+        if inputs.words:
+            inputs.words.count(words)
+        if self.vectors:
+            self.vectors.log_coverage(words)
+        self.network.eval()
+        batches = sentence_batches(train, self.batch_size, self.batch_tokens, len(train), self.length)
+        inputs.standardise((self._rows(batch) for _, batch in batches), maxima=self.settings.head == "max")
+        if self.settings.class_weights == "balanced":
+            counts = np.bincount([self.label_ids[text.label] for text in train], minlength=len(self.classes))
+            weights = len(train) / (len(counts) * counts.clip(1))
+            self.class_weights = to_tensor(weights.astype(np.float32))
 
-    def _probabilities(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
-        """The same for tokenised texts; for pairs, all first texts are followed by all second ones."""
-        n = len(sentences) // (2 if self.settings.pairs else 1)
-        rows = np.arange(len(sentences)).reshape(-1, n).T if n else np.zeros((0, 1), int)  # (n, 1 or 2)
-        longest = [max(len(sentences[k]) for k in row) for row in rows]
-        probabilities = np.zeros((n, len(self.classes)), np.float32)
-        for positions, _ in sentence_batches(longest, BATCH_SIZE, BATCH_TOKENS, math.inf, int):
-            batch = [sentences[k] for k in rows[positions].T.ravel()]
-            with self.inference():
-                probabilities[positions] = paddle.nn.functional.softmax(self.network(batch)).numpy()
+    def _rows(self, texts: Sequence[Text]) -> Rows:
+        return Rows([text.tokens[side] for side in range(1 + self.parts["pairs"]) for text in texts])
+
+    def collate(self, examples: Sequence[Text]) -> Batch:
+        labels = np.array([self.label_ids[text.label] for text in examples]) if self.network.training else None
+        return Batch(self._rows(examples), labels)
+
+    def loss(self, batch: Batch) -> paddle.Tensor:
+        return self.network.loss(batch, self.class_weights)
+
+    def decode(self, batch: Batch) -> np.ndarray:
+        probabilities = paddle.nn.functional.softmax(self.network(batch.rows)).numpy()
+        if not np.isfinite(probabilities).all():
+            raise UserError("the classifier's predictions are not finite: use a lower `lr`.")
         return probabilities
 
-    def explain(self, text: Text) -> list[tuple[str, float]] | tuple[list[tuple[str, float]], ...]:
-        """The tokens of a text with their weights; of a pair, those of either text.
+    def measure(self, examples: Sequence[Text], predictions: Sequence[np.ndarray]) -> Score:
+        labels = np.array([self.label_ids[text.label] for text in examples])
+        return Score(labels, np.stack(predictions), self.classes)
 
-        With the head `attention`, the weights are those of the mean, and sum to 1. Otherwise a weight is the decrease of
-        the predicted class's probability if the token's standardised vector is replaced with zeros.
-        """
-        check_texts([text], ("text", "text2") if self.settings.pairs else ("text",))
-        parts = text if self.settings.pairs else [text]
-        sentences = tokenise_texts(parts, self.tokeniser, self.settings.max_seq_len)
-        with self.inference():
-            weights = self.network.explain(sentences)
-        pairs = [list(zip(tokens, row, strict=True)) for tokens, row in zip(sentences, weights, strict=True)]
-        return tuple(pairs) if self.settings.pairs else pairs[0]
+    # What users call
 
     @property
-    def columns(self) -> list[str]:
-        """The columns of the training file, if they were named."""
-        return self.settings.columns.split("\t") if self.settings.columns else []
+    def classes(self) -> list[Label]:
+        """The classes, in the order of the columns of `predict_proba`."""
+        return self.parts["labels"]
 
-    def evaluate(
-        self,
-        texts: Path | str | Sequence[Text],
-        labels: Sequence[str | int] | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-    ) -> dict[str, Any]:
-        """Score the classifier on texts and their labels, or on a file that has both, read as by `train`."""
-        return self.score(self.read(texts, labels, columns)).to_dict()
+    @cached_property
+    def label_ids(self) -> dict[Label, int]:
+        """The number of each class; of an integer, also as the string that a file has."""
+        return {str(label): k for k, label in enumerate(self.classes)} | {c: k for k, c in enumerate(self.classes)}
 
-    def read(self, texts: Path | str | Sequence[Text], labels: Sequence[str | int] | None, columns=None) -> Texts:
-        """Read and tokenise labelled texts."""
-        source = load_texts((texts, labels) if labels is not None else texts, "texts")
-        examples = read_known(source, columns, self.classes, self.settings.pairs, self.columns)
-        return as_texts(examples, self.classes, self.tokeniser, self.settings.max_seq_len, source)
+    def evaluate(self, texts: Any, labels: Sequence[Label] | None = None) -> dict[str, Any]:
+        """Score the classifier on texts and their labels, given as to `train`."""
+        return self.evaluated(self.read(texts, labels)).to_dict()
 
-    def score(self, data: Texts, indices: np.ndarray | None = None) -> Results:
-        """Score the classifier on labelled texts, or on some of them."""
-        indices = np.arange(len(data)) if indices is None else indices
-        probabilities = self._probabilities(data.sentences_of(indices))
-        if not np.isfinite(probabilities).all():
-            raise UserError(
-                "the classifier's predictions are not finite: use a lower `lr`, `elmo_lr` or `word_vectors_lr`."
-            )
-        return Results(data.identity, indices, data.labels[indices], probabilities, data.classes)
+    def score(self, texts: Any, labels: Sequence[Label] | None = None) -> float:
+        """The accuracy on texts and their labels, given as to `train`."""
+        return self.evaluate(texts, labels)["accuracy"]
+
+    def read(self, texts: Any, labels: Any = None) -> list[Text]:
+        """Read labelled texts as in training."""
+        data = TextReader(self.settings).read((texts, labels) if labels is not None else texts, "texts")
+        for text in data:
+            self.tokenised(text)
+        check_texts(data, self.parts, "texts")
+        return data
+
+    def read_unlabelled(self, path: Path | None) -> Iterator[Text | None]:
+        """Yield the texts of a file, or of standard input, without labels; None for a blank line."""
+        texts = TextReader(self.settings).read_unlabelled(path, self.parts["pairs"])
+        return (text and self.tokenised(text) for text in texts)
+
+    @overload
+    def predict(self, texts: Iterator[AnyText]) -> Iterator[Label]: ...
+    @overload
+    def predict(self, texts: Iterable[AnyText]) -> list[Label]: ...
+    def predict(self, texts):
+        """Return the class of each text, or pair of texts. Of an iterator, yield them."""
+        return as_given(texts, (self.classes[row.argmax()] for row in self._probabilities(texts)))
+
+    @overload
+    def predict_proba(self, texts: Iterator[AnyText]) -> Iterator[np.ndarray]: ...
+    @overload
+    def predict_proba(self, texts: Iterable[AnyText]) -> np.ndarray: ...
+    def predict_proba(self, texts):
+        """Return the probabilities of the classes (n, classes). Of an iterator, yield rows (classes,)."""
+        rows = as_given(texts, self._probabilities(texts))
+        return np.array(rows, np.float32).reshape(-1, len(self.classes)) if isinstance(rows, list) else rows
+
+    def _probabilities(self, texts: Iterable[AnyText]) -> Iterator[np.ndarray]:
+        given = (as_text(text, f"text {k}") for k, text in enumerate(iterable(texts, "texts")))
+        return self.predictions(map(self.tokenised, given), window_of(texts))
+
+    def tokenised(self, text: Text) -> Text:
+        """The text with its tokens. Raise unless it is a pair if the classifier is of pairs."""
+        if len(text.texts) != 1 + self.parts["pairs"]:
+            expected = "a tuple of two strings" if self.parts["pairs"] else "a string"
+            raise UserError(f"{text.where}: found {text.texts!r:.60}, expected {expected}.")
+        if tokenise(text, self.tokeniser, self.settings.max_seq_len):
+            _warn_once(f"Texts are cut after {self.settings.max_seq_len} tokens, as in training. This is logged once.")
+        return text
+
+
+def make_parts(train: Sequence[Text], settings: ClassifierSettings) -> dict[str, Any]:
+    """The classes of training texts, whether these are pairs, and their words, if these are learnt."""
+    counts = Counter(text.label for text in train)
+    labels = sorted(counts, key=lambda label: (isinstance(label, str), label))
+    if len(labels) < 2:
+        raise UserError(f"all texts have the label {labels[0]!r:.60}, expected two labels or more.")
+    log.info(f"classes: {join_names([f'{label} {counts[label]:,}' for label in labels])}")
+    words = None
+    if settings.word_dim or settings.word_vectors_trainable:
+        words = Vocabulary.frequent(chain.from_iterable(chain.from_iterable(text.tokens for text in train))).words
+    parts = {"labels": labels, "pairs": len(train[0].texts) == 2, "words": words}
+    check_texts(train, parts, "texts")
+    return parts
+
+
+def check_texts(texts: Sequence[Text], parts: dict[str, Any], name: str) -> None:
+    """Raise unless the texts have known classes, and are pairs or not. name: of the argument."""
+    known = {*parts["labels"], *map(str, parts["labels"])}
+    for text in texts:
+        if text.label not in known:
+            raise UserError(f"{text.where}: the label {text.label!r:.60} does not occur in training. Set `columns`?")
+        if len(text.texts) != 1 + parts["pairs"]:
+            raise UserError(f"{text.where}: found {len(text.texts)} texts, unlike in the training data.")

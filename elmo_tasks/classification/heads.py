@@ -20,14 +20,11 @@ def max_over_tokens(x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
 
 
 class Head(nn.Layer):
-    """Subclasses compute (B, H) from x (B, T, D) and its mask (B, T), T at least 1. size: of what is trained in them."""
+    """Subclasses compute (B, H) from x (B, T, D) and its mask (B, T). size: of what is trained in them."""
 
     def __init__(self, dim: int, size: int):
         super().__init__()
         self.dim = dim  # H
-
-    def of_tokens(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
-        return self(x, mask)
 
 
 class Mean(Head):
@@ -35,9 +32,6 @@ class Mean(Head):
 
     def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
         return x
-
-    def of_tokens(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
-        return (x * mask.unsqueeze(-1)).sum(axis=1) / mask.sum(axis=1, keepdim=True).clip(1)
 
 
 class Max(Head):
@@ -54,12 +48,9 @@ class Attention(Head):
         super().__init__(dim, size)
         self.score = nn.Linear(dim, 1, bias_attr=False)
 
-    def weights(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
-        """The weight (B, T) of each token; those of a text sum to 1."""
-        return nn.functional.softmax(self.score(x).squeeze(-1) - 1e9 * (1 - mask), axis=1) * mask
-
     def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
-        return (self.weights(x, mask).unsqueeze(-1) * x).sum(axis=1)
+        weights = nn.functional.softmax(self.score(x).squeeze(-1) - 1e9 * (1 - mask), axis=1) * mask  # (B, T)
+        return (weights.unsqueeze(-1) * x).sum(axis=1)
 
 
 class LSTM(Head):
@@ -82,15 +73,12 @@ class CNN(Head):
         self.filters = nn.LayerList(nn.Linear(width * dim, size) for width in CNN_WIDTHS)
 
     def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
-        (rows, steps, dim), results = x.shape, []
+        x, results = x.transpose([0, 2, 1]), []  # (B, D, T)
         for width, filters in zip(CNN_WIDTHS, self.filters, strict=True):
-            size = filters.weight.shape[1]
-            weight = filters.weight.reshape([width, dim, size]).transpose([1, 0, 2]).reshape([dim, width * size])
-            products = (x @ weight).reshape([rows, steps, width, size])  # each token's, at every place in a window
-            zeros = [paddle.zeros([rows, n, width, size]) for n in (width // 2, width - 1 - width // 2)]
-            padded = paddle.concat([zeros[0], products, zeros[1]], axis=1)
-            sums = sum((padded[:, k : k + steps, k] for k in range(1, width)), padded[:, :steps, 0])
-            results.append(max_over_tokens(nn.functional.relu(sums + filters.bias), mask))
+            weight = filters.weight.reshape([width, x.shape[1], -1]).transpose([2, 1, 0])
+            padded = nn.functional.pad(x, [width // 2, width - 1 - width // 2], data_format="NCL")
+            filtered = nn.functional.relu(nn.functional.conv1d(padded, weight, filters.bias))  # (B, H, T)
+            results.append(max_over_tokens(filtered.transpose([0, 2, 1]), mask))
         return paddle.concat(results, axis=1)
 
 

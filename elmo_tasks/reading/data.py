@@ -1,31 +1,26 @@
 """Data sets of passages, questions and answers, as read and as tokens.
 
-SQuAD 1.1 and 2, CMRC 2018, DuReader-robust and -checklist:
+SQuAD, CMRC 2018, DuReader-checklist:
     {"data": [{"paragraphs": [{"context": ..., "qas": [
         {"id": ..., "question": ..., "answers": [{"text": ..., "answer_start": ...}], "is_impossible": false}]}]}]}
-CMRC 2018 as it was first published:
-    [{"context_text": ..., "qas": [{"query_id": ..., "query_text": ..., "answers": ["..."]}]}]
 As Hugging Face's datasets writes them, an object per line or an array of objects:
     {"id": ..., "context": ..., "question": ..., "answers": {"text": ["..."], "answer_start": [...]}}
-DuReader 2.0, an object per line; the passage is all titles and paragraphs, one per line:
-    {"question_id": ..., "question": ..., "documents": [{"title": ..., "paragraphs": ["..."]}], "answers": ["..."]}
 The passage does not answer a question with `is_impossible` or without answers.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elmo_core.files import disk
+from elmo_core.checks import describe
 from elmo_core.messages import UserError, format_count, log
-from elmo_core.text.text_files import line_groups
 from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks.reading.text import Text, TokenSpan
-from elmo_tasks.records import Lines, Record, number_records, read_records
+from elmo_tasks.records import Record, check_text, is_table, read_records, table_records
 
-EXPECTED = "passages and questions in the JSON of SQuAD, CMRC 2018 or DuReader"
+EXPECTED = "passages and questions in the JSON of SQuAD, or as Hugging Face's datasets has them"
 
 
 @dataclass
@@ -47,100 +42,83 @@ class Passage:
     questions: list[Question]
 
 
-def read_passages(
-    data: Path | str | Sequence[Mapping[str, Any]], name: str = "", require_answers: bool = True
-) -> list[Passage]:
-    """Read a file, or take dictionaries. Logs how many questions and answers have which fault.
+def read_passages(data: Any, name: str = "examples", require_answers: bool = True) -> list[Passage]:
+    """Read a file, a table or a list of dictionaries. Logs how many questions and answers have which fault.
 
-    name: of the argument, used in error messages. require_answers: a question whose answers are unknown is an error.
+    name: of the argument, used in error messages. require_answers: False: those of the data are not read.
     """
-    if isinstance(data, Path | str):
-        disk.check_input(Path(data), EXPECTED)
-        name, records = str(data), read_records(Lines(line_groups(Path(data))), data)
+    if isinstance(data, str | Path):
+        name, records = str(data), read_records(Path(data), ("id", "context", "question", "answers"))
+    elif is_table(data):
+        records = table_records(data, name)
     else:
-        records = number_records(data, name)
+        raise TypeError(f"`{name}`: found {describe(data)}, expected a file, a table, or a list of dictionaries.")
     passages, seen, faults = [], set(), Counter()
-    for text, questions, where in _passages((where, record) for where, record in records if record != ""):
+    for where, text, questions in _passages(records):
         if not text.split():
             raise UserError(f"{where}: the passage is empty.")
-        passages.append(Passage(text, []))
-        for where, value in questions:
-            question = _question(value, text, where, faults, require_answers)
+        passage = Passage(text, [_question(value, text, at, faults, require_answers) for at, value in questions])
+        passages.append(passage)
+        for question, (at, _) in zip(passage.questions, questions, strict=True):
             if question.id in seen:
-                raise UserError(f"{where}: the id {question.id!r:.60} occurs twice.")
+                raise UserError(f"{at}: the id {question.id!r:.60} occurs twice.")
             seen.add(question.id)
-            passages[-1].questions.append(question)
     if not seen:
         raise UserError(f"{name}: no question, expected {EXPECTED}.")
     counts = format_count(len(passages), "passages"), format_count(len(seen), "questions")
-    found = "; ".join([", ".join(counts), *(f"{fault}: {n:,}" for fault, n in sorted(faults.items()) if n)])
-    log.info(f"{name}: {found}")
+    log.info(f"{name}: {'; '.join([', '.join(counts), *(f'{what}: {n:,}' for what, n in faults.items() if n)])}")
     return passages
 
 
-def _passages(records: Iterable[Record]) -> Iterator[tuple[str, list[tuple[str, dict]], str]]:
-    """Yield each passage's text, its questions with their positions, and its own position; error messages name these."""
-    grouped: dict[str, list[tuple[str, dict]]] = {}
-    for where, value in records:
-        if "documents" in value:
-            value = {**value, "context": "\n".join(_lines(value, where))}
-        if "question" in value:
-            grouped.setdefault(_field(value, ("context",), str, where), []).append((where, value))
+def _passages(records: Iterable[Record]) -> Iterator[tuple[str, str, list[Record]]]:
+    """Yield each passage's position, text, and questions with their positions."""
+    grouped: dict[str, list[Record]] = {}
+    for where, record in records:
+        if "question" in record:
+            text = check_text(_field(record, "context", str, where), where)
+            grouped.setdefault(text, []).append((where, record))
             continue
-        passages = [(where, value)]
-        if "context" not in value and "context_text" not in value:
-            articles = _items(value, "data", "data", where)
-            passages = (pair for at, article in articles for pair in _items(article, "paragraphs", "paragraph", at))
-        for place, passage in passages:
-            text = _field(passage, ("context", "context_text"), str, place)
-            yield text, list(_items(passage, "qas", "question", place)), place
-    yield from ((text, questions, questions[0][0]) for text, questions in grouped.items())
+        for article_at, article in _items(record, "data", "article", where):
+            for at, passage in _items(article, "paragraphs", "paragraph", article_at):
+                text = check_text(_field(passage, "context", str, at), at)
+                yield at, text, list(_items(passage, "qas", "question", at))
+    yield from ((questions[0][0], text, questions) for text, questions in grouped.items())
 
 
-def _lines(value: dict, where: str) -> Iterator[str]:
-    """Yield the titles and paragraphs of documents."""
-    for at, document in _items(value, "documents", "document", where):
-        if "title" in document:
-            yield _field(document, ("title",), str, at)
-        for paragraph, text in _items(document, "paragraphs", "paragraph", at):
-            yield _field({"text": text}, ("text",), str, paragraph)
-
-
-def _question(values: Any, passage: str, where: str, faults: Counter, require_answers: bool) -> Question:
-    id = str(_field(values, ("id", "query_id", "question_id"), str | int, where)).strip()
-    question = Question(id, _field(values, ("question", "query_text"), str, where), [], [])
-    faults["questions without words"] += not question.text.strip()
-    is_known = "answers" in values or require_answers
-    answers = _field(values, ("answers",), list | dict, where) if is_known and not values.get("is_impossible") else []
-    faults["questions without an answer"] += require_answers and not answers
-    if isinstance(answers, dict):
-        texts, starts = (_field(answers, (name,), list, where) for name in ("text", "answer_start"))
-        answers = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=False)]
-    for value in answers:
-        answer = value if isinstance(value, dict) else {"text": value}
-        text, start = answer.get("text"), answer.get("answer_start", 0)
-        if not isinstance(text, str) or not isinstance(start, int):
-            raise UserError(f"{where}: found the answer {value!r:.80}, expected its text and answer_start.")
-        located = _locate_answer(text, start, passage)
+def _question(value: Any, passage: str, where: str, faults: Counter, require_answers: bool) -> Question:
+    text = check_text(_field(value, "question", str, where), where)
+    question = Question(str(_field(value, "id", str | int, where)).strip(), text, [], [])
+    faults["questions without words"] += not text.strip()
+    if not require_answers:
+        return question
+    answers = [] if value.get("is_impossible") else _field(value, "answers", list | dict, where)
+    if isinstance(answers, dict):  # of Hugging Face; its arrays of NumPy become lists
+        columns = [list(answers.get(name, ())) for name in ("text", "answer_start")]
+        answers = [{"text": text, "answer_start": start} for text, start in zip(*columns, strict=False)]
+    faults["questions without an answer"] += not answers
+    for answer in answers:
+        text, start = (answer.get(name) if isinstance(answer, dict) else None for name in ("text", "answer_start"))
+        if not isinstance(text, str) or not hasattr(start, "__index__"):
+            raise UserError(f"{where}: found the answer {answer!r:.80}, expected its text and answer_start.")
+        located = _locate_answer(text, int(start), passage)
         faults["answers that are not in their passage"] += located is None
-        faults["answers moved to where their text occurs"] += answer is value and located not in (start, None)
+        faults["answers moved to where their text occurs"] += located not in (start, None)
         question.answers.append(text)
         question.answer_starts.append(located)
     return question
 
 
-def _items(values: Any, name: str, kind: str, where: str) -> Iterator[tuple[str, Any]]:
+def _items(values: Any, name: str, what: str, where: str) -> Iterator[Record]:
     """Yield the items of a list, each with its position."""
-    return ((f"{where}, {kind} {k}", item) for k, item in enumerate(_field(values, (name,), list, where), 1))
+    return ((f"{where}, {what} {k}", item) for k, item in enumerate(_field(values, name, list, where), 1))
 
 
-def _field(values: Any, names: Sequence[str], kind: type, where: str) -> Any:
-    """The first of the named fields that exists."""
-    name = next((name for name in names if isinstance(values, dict) and name in values), None)
-    if name is None or not isinstance(values[name], kind):
-        found = f"{names[0]!r} is missing" if name is None else f"{name!r} is {values[name]!r:.60}"
+def _field(values: Any, name: str, kind: Any, where: str) -> Any:
+    value = values.get(name) if isinstance(values, Mapping) else None
+    if not isinstance(value, kind):
+        found = f"{name!r} is {value!r:.60}" if value is not None else f"{name!r} is missing"
         raise UserError(f"{where}: {found}, expected {EXPECTED}.")
-    return values[name]
+    return value
 
 
 def _locate_answer(answer: str, start: int, text: str) -> int | None:
@@ -160,18 +138,23 @@ class TokenisedPassage:
         self.text = Text.from_string(passage.text, tokeniser)
         self.questions = [(question, Text.from_question(question.text, tokeniser)) for question in passage.questions]
 
+    def __repr__(self) -> str:
+        return repr(self.passage)
+
+    @property
     def texts(self) -> list[Text]:
         return [self.text, *(text for _, text in self.questions)]
 
-    def spans(self) -> Iterator[tuple[str, Text, TokenSpan | None]]:
-        """Each question's id and text, and the tokens of its first answer that occurs in the passage."""
+    def spans(self) -> Iterator[tuple[Question, Text, TokenSpan | None]]:
+        """Each question with the tokens of its first answer that occurs in the passage."""
         for question, text in self.questions:
             located = zip(question.answer_starts, question.answers, strict=True)
             spans = (self.text.token_span(k, k + len(answer)) for k, answer in located if k is not None)
-            yield question.id, text, next(filter(None, spans), None)
+            yield question, text, next(filter(None, spans), None)
 
 
 def tokenise_passages(passages: Iterable[Passage], tokeniser: Tokeniser) -> list[TokenisedPassage]:
+    """Tokenise passages, of which each must have words."""
     tokenised = [TokenisedPassage(passage, tokeniser) for passage in passages]
     if blank := [passage for passage in tokenised if not passage.text.tokens]:
         raise UserError(f"The passage {blank[0].passage.text!r:.60} has no words.")

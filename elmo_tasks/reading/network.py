@@ -10,71 +10,53 @@ The encoder, which reads ELMo, runs once per passage window for up to MAX_QUESTI
 Letters: B windows of passages, Q questions, T and J tokens of either, D = 2 * hidden_dim, P projection of the biLM.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from elmo import ELMo
 from elmo_core.config import MAX_SIZE
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError
 from elmo_core.network.char_cnn import Maximum
 from elmo_core.settings import setting
-from elmo_core.text.tokenise import LANGUAGES
-from elmo_tasks.pretrained import ELMoSettings
-from elmo_tasks.reading.batch import FEATURES, Batch, PaddedTexts
-from elmo_tasks.reading.text import Window
-from elmo_tasks.word_vectors import WordVectors
+from elmo_tasks.inputs import Rows, TokenInputs
+from elmo_tasks.reading.batch import FEATURES, Batch
+from elmo_tasks.settings import ELMoSettings, TextSettings, TrainingSettings, WordSettings, default
 
 nn = paddle.nn
 
 MASKED_LOGIT = -1e9
 
 
-@dataclass(frozen=True)
-class ReaderSettings(ELMoSettings):
-    """The network, and how texts are cut: language, and in tokens the windows of passages and the longest answer."""
+@dataclass(frozen=True, kw_only=True)
+class ReaderSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings):
+    """Settings of a reader and its training; in tokens, the windows of passages and the longest answer."""
 
-    word_dim: int = setting(100, "size of the word embeddings that are trained with the task", below=MAX_SIZE)
-    hidden_dim: int = setting(100, "size of a GRU", below=MAX_SIZE)
-    dropout: float = setting(0.2, "dropout of the network", below=1)
-    lang: str = setting("en", "how text is tokenised", choices=LANGUAGES)
-    max_seq_len: int = setting(512, "tokens per window; longer passages are read in several windows")
-    doc_stride: int = setting(256, "tokens between the starts of windows")
-    max_answer_length: int = setting(50, "maximum tokens in an answer")
-    no_answer: bool = setting(False)  # some questions of the training data have none
+    epochs: int = default(TrainingSettings, "epochs", 20)
+    patience: int = default(TrainingSettings, "patience", 4)
+    batch_size: int = default(TrainingSettings, "batch_size", 8)
+    ema: float = default(TrainingSettings, "ema", 0.999)
+    word_dim: int = default(WordSettings, "word_dim", 100)
+    hidden_dim: int = setting(100, "size of a GRU", below=MAX_SIZE, group="network")
+    dropout: float = setting(0.2, "dropout of the network", below=1, group="network")
+    max_seq_len: int = setting(512, "tokens per window; longer passages are read in several windows", group="network")
+    doc_stride: int = setting(256, "tokens between the starts of windows", group="network")
+    max_answer_length: int = setting(50, "maximum tokens in an answer", group="network")
 
-    def __post_init__(self):
-        if self.elmo_trainable:
-            raise UserError("`elmo_trainable` is True: a reader's ELMo is frozen. Expected False.")
-
-
-def window_layers(elmo: ELMo, windows: Sequence[Window]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
-    """The chosen layers of a frozen biLM, each (B, T, 2P), T the longest window, and the mask (B, T)."""
-    parts = [list(window.parts()) for window in windows]
-    sentences = list(dict.fromkeys(sentence for row in parts for sentence, _ in row))
-    layers = dict(zip(sentences, elmo.arrays(sentences), strict=True))
-    return elmo.padded([np.concatenate([layers[s][:, tokens] for s, tokens in row], axis=1) for row in parts])
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.doc_stride > self.max_seq_len:
+            raise UserError(f"`doc_stride` is {self.doc_stride}, more than `max_seq_len`, which would skip text.")
 
 
 class BiDAF(nn.Layer):
-    """Bidirectional attention flow. elmo: frozen, with two mixes. vectors: fixed word vectors."""
+    """Bidirectional attention flow. no_answer: questions may have none."""
 
-    elmo_at = ("input", "output")
-
-    def __init__(
-        self, settings: ReaderSettings, n_words: int, elmo: ELMo | None = None, vectors: WordVectors | None = None
-    ):
+    def __init__(self, settings: ReaderSettings, inputs: TokenInputs, no_answer: bool):
         super().__init__()
-        self.settings, self.vectors = settings, vectors
-        self.word_embedding = nn.Embedding(
-            n_words, settings.word_dim, weight_attr=paddle.ParamAttr(initializer=nn.initializer.Uniform(-0.1, 0.1))
-        )
-        self.elmo = elmo
-        width, hidden = settings.word_dim + (vectors.dim if vectors else 0), settings.hidden_dim
-        dim, elmo_dim = 2 * hidden, elmo.dim if elmo else 0
-        self.context = nn.GRU(width + elmo_dim, hidden, direction="bidirect")
+        self.inputs, hidden = inputs, settings.hidden_dim
+        dim, elmo_dim = 2 * hidden, inputs.elmo_dim if inputs.elmo else 0
+        self.context = nn.GRU(inputs.dim, hidden, direction="bidirect")
         self.projection = nn.Linear(dim + elmo_dim, dim)
         self.similarity = nn.LayerList([nn.Linear(dim, 1, bias_attr=False), nn.Linear(dim, 1)])
         self.similarity_product = self.create_parameter([dim])
@@ -82,13 +64,14 @@ class BiDAF(nn.Layer):
         self.model = nn.GRU(dim, hidden, direction="bidirect")
         self.ends = nn.Linear(2 * dim, 2)
         self.dropout = nn.Dropout(settings.dropout)
-        if settings.no_answer:
+        self.no_answer = None
+        if no_answer:
             self.no_answer = self.create_parameter([2], default_initializer=nn.initializer.Constant(0.0))
             self.register_buffer("threshold", paddle.zeros([1]))
 
     def no_answer_score(self) -> float | None:
         """The score of no answer, comparable with sums of two logits, if questions may have none."""
-        return self.no_answer.sum().item() + self.threshold.item() if self.settings.no_answer else None
+        return self.no_answer.sum().item() + self.threshold.item() if self.no_answer is not None else None
 
     def forward(self, batch: Batch) -> paddle.Tensor:
         """Logits (Q, 2, T) of the answer's first and last token. They do not depend on the batch."""
@@ -111,23 +94,20 @@ class BiDAF(nn.Layer):
         logits = self.ends(paddle.concat([merged, self.dropout(modelled)], axis=2))  # (Q, T, 2)
         return logits.transpose([0, 2, 1]) + ((1 - passage_mask) * MASKED_LOGIT).unsqueeze(1)
 
-    def encode(self, texts: PaddedTexts) -> paddle.Tensor:
+    def encode(self, texts: Rows) -> paddle.Tensor:
         """Encoded passages or questions (B, T, D)."""
-        x = [self.word_embedding(to_tensor(texts.ids))]
-        if self.vectors:
-            x.append(to_tensor(self.vectors.lookup(texts.tokens)))
-        x = self.dropout(paddle.concat(x, axis=2))
-        elmo = self.elmo.mixed(*window_layers(self.elmo, texts.windows)) if self.elmo else []
-        h, _ = self.context(paddle.concat([x, *elmo[:1]], axis=2), sequence_length=to_tensor(texts.lengths))
+        vectors = self.inputs(texts)
+        h, _ = self.context(vectors.x, sequence_length=to_tensor(texts.lengths))
+        h = h if vectors.elmo is None else paddle.concat([h, vectors.elmo], axis=2)
         # tanh: unbounded products grow until the gradient of Paddle's GRU is NaN
-        return self.dropout(paddle.tanh(self.projection(paddle.concat([h, *elmo[1:]], axis=2))))
+        return self.dropout(paddle.tanh(self.projection(h)))
 
     def loss(self, batch: Batch) -> paddle.Tensor:
         """Mean negative log-likelihood of the answers' first and last tokens, or of no answer, plus ELMo's penalty."""
         logits, spans = self(batch), batch.spans
-        if self.settings.no_answer:  # logit T
+        if self.no_answer is not None:  # logit T
             spans = np.where(spans < 0, logits.shape[2], spans)
             logits = paddle.concat([logits, self.no_answer.reshape([1, 2, 1]).tile([len(spans), 1, 1])], axis=2)
         spans = to_tensor(spans.ravel())
         loss = 2 * nn.functional.cross_entropy(logits.reshape([-1, logits.shape[2]]), spans)
-        return loss if self.elmo is None else loss + self.elmo.l2_loss()
+        return loss + self.inputs.penalty()

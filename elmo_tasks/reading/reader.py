@@ -1,234 +1,193 @@
-"""A reader: network, words and settings, in memory and as a folder (see elmo_tasks/saved.py).
+"""A reader: its training, and the answers that it finds."""
 
-vocab.txt holds the words of the training data.
-"""
-
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import islice
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice, tee
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from elmo_core.checks import check_number, check_texts
-from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
-from elmo_core.settings import check_effects, first_of, make
-from elmo_core.text.language import AUTO, make_tokeniser
-from elmo_core.text.tokens import Vocabulary, sentence_batches, shuffled_batches
-from elmo_core.weights import checkpoint
-from elmo_core.weights.model_files import vocabulary_words
-from elmo_tasks.reading.batch import QuestionGroup, WindowQuestion, make_batch, question_groups, training_groups
+from elmo_core.text.language import make_tokeniser
+from elmo_core.text.segmenter import Segmenter
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_tasks.inputs import FileVectors, PretrainedELMo, Rows, TokenInputs
+from elmo_tasks.reading.batch import Batch, QuestionGroup, make_batch, question_groups, training_groups
 from elmo_tasks.reading.data import Passage, Question, TokenisedPassage, read_passages, tokenise_passages
 from elmo_tasks.reading.network import BiDAF, ReaderSettings
 from elmo_tasks.reading.score import Scores, best_threshold, score
 from elmo_tasks.reading.text import Answer, Text, best_answers, span_scores, windows
-from elmo_tasks.saved import TrainedModel, part
-from elmo_tasks.token_models import load_inputs, train_model
-from elmo_tasks.training import Progress, Several, TrainingSettings, grid_of, hold_out, training_folder
+from elmo_tasks.task import Task, as_given, check_folder, training_folder
+from elmo_tasks.trainer import Progress, hold_out
 
-TRAINING = TrainingSettings(epochs=20, patience=4, batch_size=8, ema=0.999)  # the defaults
 MIN_COUNT = 2  # of a word in the training data, else it is unknown
-BATCH_SIZE = 8  # windows per batch
-BATCH_TOKENS = 8192  # tokens per batch, padding included
-QUESTIONS_PER_CHUNK = 256  # of `iter_answers`
+QUESTIONS_AT_ONCE = 256  # of those to a passage, which are answered in one pass
 
 
-class Reader(TrainedModel):
+class Reader(Task):
     """Answers questions about passages.
 
         reader = Reader("runs/mrc")
         reader.answer("Who lives in Paris?", "Anna lives in Paris.", k=3)  # [Answer("Anna", 0, 4, 0.93), ...]
 
-    words: the words of the training data.
-    pretrained: the checkpoint of its biLM, if any.
+    parts: words, of the training data; no_answer: whether some questions of these have none.
     """
 
-    kind = "reader"
-    listed = "answer", "answers", "iter_answers", "words"
+    name = "reader"
     settings_type = ReaderSettings
+    example = 'answer("?", {text!r})'
+    batch_size = 8  # windows
     settings: ReaderSettings
-    words: Vocabulary = part(Vocabulary, checkpoint.VOCABULARY)
-
-    def make_network(self) -> BiDAF:
-        elmo = self.settings.layer(self.pretrained, len(BiDAF.elmo_at)) if self.pretrained else None
-        with self.building():
-            return BiDAF(self.settings, len(self.words), elmo, self.vectors)
+    _dev: Sequence[TokenisedPassage] = ()  # during a training
 
     @classmethod
     def train(
         cls,
-        examples: Path | str | Sequence[Mapping[str, Any]],
+        examples: Any,
         *,
-        dev: Path | str | Sequence[Mapping[str, Any]] | None = None,
-        test: Path | str | Sequence[Mapping[str, Any]] | None = None,
-        elmo: Path | str | None = None,
-        save_dir: Path | str | None = None,
+        dev: Any = None,
+        test: Any = None,
+        settings: ReaderSettings = ReaderSettings(),  # noqa: B008  it is frozen
+        save_dir: str | Path | None = None,
         overwrite: bool = False,
         resume: bool = False,
-        progress: Progress | None = None,
+        progress: Progress | bool = True,
         device: str = "auto",
-        lang: str = AUTO,
-        user_dict: Path | str | Sequence[str] | None = None,
-        layers: str = ReaderSettings.layers,
-        elmo_dropout: Several = ReaderSettings.elmo_dropout,
-        elmo_l2_coef: Several = ReaderSettings.elmo_l2_coef,
-        random_weights: str = ReaderSettings.random_weights,
-        cache_gb: float = TRAINING.cache_gb,
-        word_vectors: Path | str | None = None,
-        word_vectors_limit: int | None = None,
-        word_dim: int = ReaderSettings.word_dim,
-        min_count: int = MIN_COUNT,
-        hidden_dim: int = ReaderSettings.hidden_dim,
-        dropout: Several = ReaderSettings.dropout,
-        max_seq_len: int = ReaderSettings.max_seq_len,
-        doc_stride: int = ReaderSettings.doc_stride,
-        max_answer_length: int = ReaderSettings.max_answer_length,
-        epochs: int = TRAINING.epochs,
-        patience: int = TRAINING.patience,
-        batch_size: int = TRAINING.batch_size,
-        lr: Several = TRAINING.lr,
-        max_grad_norm: Several = TRAINING.max_grad_norm,
-        ema: Several = TRAINING.ema,
-        seed: int = TRAINING.seed,
     ) -> "Reader":
         """Train a reader. It has the weights of the epoch with the highest F1 on the dev set.
 
-            reader = Reader.train(examples, elmo="zh-news", save_dir="runs/qa")
+            reader = Reader.train(examples, settings=ReaderSettings(elmo="zh-news"), save_dir="runs/qa")
             reader.scores["dev"]["f1"]
 
-        examples, dev, test: a file of SQuAD, CMRC 2018 or DuReader, or dictionaries as in these: {"context": ...,
-        "question": ..., "answers": {"text": [...], "answer_start": [...]}}; empty lists: the passage has no answer.
-        Without dev, a tenth of the passages is held out.
-        elmo: a checkpoint, or a model's name; None: no ELMo.
-        save_dir: folder of the reader; without one, nothing is written. overwrite: replace the reader there. resume:
-        continue an interrupted training.
-        progress: called with the scores of each epoch.
-        lang: how text is tokenised: en, zh, characters, any, none, or auto: recognised. user_dict: words for jieba,
-        which tokenises zh: a file, or a list of its lines.
-        layers: concat, mix, average, top, a number, or some layers, as in concat:0,1. random_weights: ablation: all, or
-        lstm. cache_gb: memory for the layers of the biLM; what needs more is computed in each epoch.
-        word_vectors: a file in word2vec's or GloVe's format; word_vectors_limit: only its first N.
-        min_count: words that occur less often are unknown.
-        max_seq_len: tokens per window; longer passages are read in several windows, whose starts are doc_stride apart.
-        max_answer_length: tokens.
-        epochs: at most; patience: stop after so many without improvement, 0: never.
-        ema: decay of the moving average of the weights, which is saved; 0: off.
-
-        Of several values, as in lr=[0.001, 0.003], the dev set selects one.
+        examples, dev, test: a file, or a DataFrame, a `datasets.Dataset` or a list of dictionaries {"id": ..., "context":
+        ..., "question": ..., "answers": {"text": [...], "answer_start": [...]}}; empty lists: the passage has no answer.
+        Without dev, a tenth of the passages is held out. save_dir, overwrite, resume, progress: see `Tagger.train`.
         """
-        options = {name: value for name, value in locals().items() if name != "cls"}
-        check_effects(options, ReaderSettings, TRAINING)
-        grid = grid_of(options, ReaderSettings, TrainingSettings)
-        check_number("min_count", min_count, 1, integer=True)
-        if doc_stride > max_seq_len:
-            raise UserError(f"`doc_stride={doc_stride}` is more than `max_seq_len={max_seq_len}`, which skips text.")
-        parts = {"examples": examples, "dev": dev, "test": test}
-        with training_folder(cls.kind, options) as folder, runtime.on_device(runtime.device_name(device)):
-            read = {name: read_passages(part, name) for name, part in parts.items() if part is not None}
-            texts = [passage.text for passage in read["examples"]]
-            tokeniser = make_tokeniser(lang, texts, vocabulary_words(elmo), user_dict)
-            options["lang"] = tokeniser.lang
-            questions = (question for passage in read["examples"] for question in passage.questions)
-            options["no_answer"] = not all(question.answers for question in questions)
-            settings = make(ReaderSettings, {name: first_of(value) for name, value in options.items()})
-            data = {name: tokenise_passages(passages, tokeniser) for name, passages in read.items()}
-            train = data.pop("examples")
-            if dev is None:
-                train, data["dev"] = hold_out(train, seed)
-            groups = training_groups(train, max_seq_len, doc_stride, settings.no_answer)
-            inputs = load_inputs(options, (passage.text.tokens for passage in train))
-            tokens = (token for passage in train for text in passage.texts() for token in text.tokens)
-            parts = {"words": Vocabulary.frequent(tokens, min_count), "user_dict": tokeniser.segment, **inputs}
-            data = {"training": train, **data}
-            texts = (text for part in data.values() for passage in part for text in passage.texts())
-            sentences = [sentence for text in texts for sentence in text.sentences]
+        if save_dir is not None:
+            check_folder(Path(save_dir), cls.name, overwrite, resume)
+        given = {"examples": examples, "dev": dev, "test": test}
+        read = {name: read_passages(part, name) for name, part in given.items() if part is not None}
+        pretrained = PretrainedELMo.load(settings.elmo)
+        known, passages = pretrained.words if pretrained else (), read["examples"]
+        tokeniser = make_tokeniser(settings.lang, [passage.text for passage in passages], known, settings.user_dict)
+        user_dict = Segmenter.from_file(settings.user_dict).entries if settings.user_dict else None
+        settings = replace(settings, lang=tokeniser.lang, user_dict=user_dict)
+        data = {name: tokenise_passages(part, tokeniser) for name, part in read.items()}
+        train = data.pop("examples")
+        if dev is None:
+            if len(train) == 1:
+                raise UserError("All questions are about one passage. Give `dev`, or more passages, to hold out some.")
+            train, data["dev"] = hold_out(train, settings.seed)
+        no_answer = not all(question.answers for passage in passages for question in passage.questions)
+        groups = training_groups(train, settings.max_seq_len, settings.doc_stride, no_answer)
+        tokens = (token for passage in train for text in passage.texts for token in text.tokens)
+        parts = {"words": Vocabulary.frequent(tokens, MIN_COUNT).words, "no_answer": no_answer}
+        limit = settings.word_vectors_limit
+        vectors = FileVectors.from_file(settings.word_vectors, limit) if settings.word_vectors else None
+        if vectors:
+            vectors.log_coverage(token for passage in train for token in passage.text.tokens)
+        with training_folder(cls, save_dir, overwrite, resume) as folder:
+            reader = cls.create(settings, parts, device, pretrained, vectors)
+            reader._dev = data["dev"]
+            reader = reader.learn({"train": groups, **data}, folder, resume, progress)
+        reader._dev = ()
+        return reader
 
-            def prepare(reader: Reader, batch_size: int) -> tuple[Callable, Callable]:
-                batches = partial(shuffled_batches, [group.n_tokens for group in groups], batch_size)
-                return batches, lambda rows: reader.network.loss(make_batch([groups[k] for k in rows], reader.words))
+    # The task: an example is a group of questions in training, a passage in evaluation
 
-            def score_part(reader: Reader, passages: Sequence[TokenisedPassage]) -> Scores:
-                chooses = settings.no_answer and passages is data["dev"]
-                return reader.choose_threshold(passages) if chooses else reader.score(passages)
+    def build(self) -> BiDAF:
+        words = Vocabulary([*SPECIAL_TOKENS, *self.parts["words"]])
+        settings, places = self.settings, ("input", "output")
+        inputs = TokenInputs(settings, words, self.vectors, self.pretrained, settings.dropout, places)
+        return BiDAF(settings, inputs, self.parts["no_answer"])
 
-            return train_model(cls, parts, options, grid, data, sentences, prepare, score_part, folder)
+    def length(self, example: QuestionGroup) -> int:
+        return example.window.end - example.window.begin
 
-    def evaluate(self, examples: Path | str | Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Score the reader on a file or on dictionaries, as `train` takes them."""
-        return self.score(tokenise_passages(read_passages(examples, "examples"), self.tokeniser)).to_dict()
+    def rows(self, example: QuestionGroup | TokenisedPassage) -> Rows:
+        return Rows([], [text.sentences for text in example.texts])
+
+    def collate(self, examples: Sequence[QuestionGroup]) -> Batch:
+        return make_batch(examples)
+
+    def loss(self, batch: Batch) -> paddle.Tensor:
+        return self.network.loss(batch)
+
+    def decode(self, batch: Batch) -> list[np.ndarray]:
+        """The logits (Q, 2, T) of each group's questions and its window's tokens."""
+        logits = self.network(batch).numpy()
+        lengths = batch.passages.lengths
+        return [logits[batch.passage_of == k, :, :n] for k, n in enumerate(lengths)]
+
+    def evaluated(self, examples: Sequence[TokenisedPassage]) -> Scores:
+        if self.parts["no_answer"] and examples is self._dev:
+            self.choose_threshold(examples)
+        answers = {id: some[0].text for id, some in self.best(examples, 1).items()}
+        return score([passage.passage for passage in examples], answers, self.settings.lang)
+
+    # What users call
+
+    def evaluate(self, examples: Any) -> dict[str, Any]:
+        """Score the reader on examples, given as to `train`."""
+        return self.evaluated(tokenise_passages(read_passages(examples), self.tokeniser)).to_dict()
 
     def answer(self, question: str, passage: str, k: int = 1) -> list[Answer]:
-        """The k best answers, best first. Their texts differ; they may overlap. One may be "", see `Answer`."""
+        """Return the k best answers, best first. Their texts differ; they may overlap. One may be "", see `Answer`."""
         return self.answers([(question, passage)], k)[0]
 
-    def answers(self, questions: Sequence[tuple[str, str]], k: int = 1) -> list[list[Answer]]:
-        """The k best answers to each of several questions, given with its passage. Each passage is read once.
+    @overload
+    def answers(self, questions: Iterator[tuple[str, str]], k: int = 1) -> Iterator[list[Answer]]: ...
+    @overload
+    def answers(self, questions: Iterable[tuple[str, str]], k: int = 1) -> list[list[Answer]]: ...
+    def answers(self, questions, k=1):
+        """Return the k best answers to each of several questions, given with its passage. Of an iterator, yield them.
 
         A passage without words gives no answers.
         """
-        questions = check_texts(questions, ("question", "passage"))
         check_number("k", k, 1, integer=True)
-        by_passage: dict[str, list[Question]] = {}
-        for number, (question, passage) in enumerate(questions):
-            by_passage.setdefault(passage, []).append(Question(str(number), question, [], []))
-        passages = (TokenisedPassage(Passage(text, asked), self.tokeniser) for text, asked in by_passage.items())
-        answers = dict(self._answers((passage for passage in passages if passage.text.tokens), k))
-        return [answers.get(str(number), []) for number in range(len(questions))]
+        return as_given(questions, self._answers(iter(questions), k))
 
-    def iter_answers(self, questions: Iterable[tuple[str, str]], k: int = 1) -> Iterator[list[Answer]]:
-        """Yield the same for any number of questions."""
-        questions = iter(questions)
-        while chunk := list(islice(questions, QUESTIONS_PER_CHUNK)):
-            yield from self.answers(chunk, k)
+    def _answers(self, questions: Iterator[tuple[str, str]], k: int) -> Iterator[list[Answer]]:
+        while some := check_texts(list(islice(questions, QUESTIONS_AT_ONCE)), ("question", "passage")):
+            asked: dict[str, list[Question]] = {}
+            for number, (question, passage) in enumerate(some):
+                asked.setdefault(passage, []).append(Question(str(number), question, [], []))
+            passages = [TokenisedPassage(Passage(text, about), self.tokeniser) for text, about in asked.items()]
+            answers = self.best([passage for passage in passages if passage.text.tokens], k)
+            yield from (answers.get(str(number), []) for number in range(len(some)))
 
-    def _answers(self, passages: Iterable[TokenisedPassage], k: int) -> Iterator[tuple[str, list[Answer]]]:
-        """Yield each question's id and its k best answers over all windows of its passage, in any order."""
+    def best(self, passages: Iterable[TokenisedPassage], k: int) -> dict[str, list[Answer]]:
+        """The k best answers to each question over all windows of its passage, by its id."""
         no_answer = self.network.no_answer_score()
-        return ((id, best_answers(text, scores, k, no_answer)) for id, text, scores in self._scores(passages))
+        return {id: best_answers(text, scores, k, no_answer) for id, text, scores in self._scores(passages)}
 
     def _scores(self, passages: Iterable[TokenisedPassage]) -> Iterator[tuple[str, Text, np.ndarray]]:
-        """Yield each question's id, and the scores of all spans of its passage, in any order."""
-        scores: dict[str, np.ndarray] = {}  # of the spans of each question whose passage is being read
-        left: dict[str, int] = {}  # its windows that are not read yet
-        groups = (group for passage in passages for group in self._groups(passage, left))
-        for _, batch in sentence_batches(groups, BATCH_SIZE, BATCH_TOKENS, length=attrgetter("n_tokens")):
-            with self.inference():
-                logits = self.network(make_batch(batch, self.words)).numpy()
-            rows = [(group.window, question.id) for group in batch for question in group.questions]
-            for (window, id), row in zip(rows, logits, strict=True):
-                longest = min(self.settings.max_answer_length, self.settings.max_seq_len, len(window.text.tokens))
-                totals = span_scores(row[:, : len(window.tokens)], longest)
-                if id not in scores:
-                    scores[id] = np.full((len(window.text.tokens), totals.shape[1]), -np.inf, np.float32)
-                in_window = scores[id][window.begin : window.end]
-                np.maximum(in_window, totals, out=in_window)
-                left[id] -= 1
-                if not left[id]:
-                    del left[id]
-                    yield id, window.text, scores.pop(id)
+        """Yield each question's id and passage, and the scores of all spans of that."""
+        passages, copies = tee(passages)
+        logits = self.predictions(group for passage in copies for group in self._groups(passage))
+        for passage in passages:
+            n_tokens = len(passage.text.tokens)
+            longest = min(self.settings.max_answer_length, self.settings.max_seq_len, n_tokens)
+            scores = np.full((len(passage.questions), n_tokens, longest), -np.inf, np.float32)
+            done = 0  # questions to the present window
+            for group in self._groups(passage):
+                done = 0 if done == len(scores) else done
+                for row in next(logits):
+                    in_window = scores[done, group.window.begin : group.window.end]
+                    np.maximum(in_window, span_scores(row, longest), out=in_window)
+                    done += 1
+            yield from ((q.id, passage.text, x) for (q, _), x in zip(passage.questions, scores, strict=True))
 
-    def _groups(self, passage: TokenisedPassage, left: dict[str, int]) -> Iterator[QuestionGroup]:
-        questions = [WindowQuestion(question.id, text) for question, text in passage.questions]
-        cover = windows(passage.text, self.settings.max_seq_len, self.settings.doc_stride)
-        left |= dict.fromkeys((question.id for question in questions), len(cover))
-        for window in cover:
+    def _groups(self, passage: TokenisedPassage) -> Iterator[QuestionGroup]:
+        questions = [text for _, text in passage.questions]
+        for window in windows(passage.text, self.settings.max_seq_len, self.settings.doc_stride):
             yield from question_groups(window, questions)
 
-    def predictions(self, passages: Sequence[TokenisedPassage]) -> dict[str, str]:
-        """The text of the best answer to each question, by its id."""
-        return {id: answers[0].text for id, answers in self.best(passages, 1).items()}
-
-    def best(self, passages: Sequence[TokenisedPassage], k: int) -> dict[str, list[Answer]]:
-        """The k best answers to each question, by its id."""
-        answers = dict(self._answers(passages, k))
-        return {question.id: answers[question.id] for passage in passages for question, _ in passage.questions}
-
-    def choose_threshold(self, passages: Sequence[TokenisedPassage]) -> Scores:
-        """From now on, prefer no answer where that makes F1 on these passages highest. Returns the scores there."""
+    def choose_threshold(self, passages: Sequence[TokenisedPassage]) -> None:
+        """From now on, prefer no answer where that makes F1 on these passages highest."""
         self.network.threshold.set_value(paddle.zeros([1]))
         no_answer, spans, margins = self.network.no_answer_score(), {}, {}
         for id, text, scores in self._scores(passages):
@@ -239,8 +198,3 @@ class Reader(TrainedModel):
         gains = score(plain, spans, language).f1 - score(plain, dict.fromkeys(ids, ""), language).f1
         threshold = best_threshold(gains, np.array([margins[id] for id in ids]))
         self.network.threshold.set_value(paddle.to_tensor([threshold]))
-        return score(plain, {id: spans[id] if margins[id] > threshold else "" for id in ids}, language)
-
-    def score(self, passages: Sequence[TokenisedPassage]) -> Scores:
-        """Score its answers against the passages' own."""
-        return score([passage.passage for passage in passages], self.predictions(passages), self.settings.lang)

@@ -1,8 +1,8 @@
 """Passages and questions as tokens with their offsets in the text, and the answers in windows of them. NumPy only."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, chain
 from operator import attrgetter
@@ -31,8 +31,8 @@ class Text:
     """A text, its sentences of tokens, as ELMo reads them, and the tokens' offsets, as `token_offsets` returns them."""
 
     text: str
-    sentences: list[tuple[str, ...]]
-    offsets: np.ndarray
+    sentences: list[tuple[str, ...]] = field(repr=False)
+    offsets: np.ndarray = field(repr=False)
 
     @classmethod
     def from_string(cls, text: str, tokeniser: Tokeniser) -> "Text":
@@ -88,13 +88,12 @@ class Window:
     def tokens(self) -> list[str]:
         return self.text.tokens[self.begin : self.end]
 
-    def parts(self) -> Iterator[tuple[tuple[str, ...], slice]]:
-        """Each sentence that overlaps the window, with the slice of its tokens in the window."""
+    def in_sentences(self) -> tuple[list[tuple[str, ...]], np.ndarray]:
+        """The sentences that overlap the window, and the positions of its tokens in these one after another."""
         ends = self.text.sentence_ends
-        overlapping = slice(bisect_right(ends, self.begin), bisect_left(ends, self.end) + 1)
-        for sentence, end in zip(self.text.sentences[overlapping], ends[overlapping], strict=True):
-            first = end - len(sentence)
-            yield sentence, slice(max(self.begin - first, 0), min(self.end - first, len(sentence)))
+        first, last = bisect_right(ends, self.begin), bisect_left(ends, self.end)
+        before = ends[first - 1] if first else 0
+        return self.text.sentences[first : last + 1], np.arange(self.begin - before, self.end - before)
 
 
 def windows(text: Text, size: int, stride: int) -> list[Window]:

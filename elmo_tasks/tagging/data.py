@@ -1,170 +1,285 @@
-"""Labelled sentences: their labels, words and language, and batches of them."""
+"""Labelled sentences: their formats, and their labels.
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+columns    a token and its label per line, separated by tabs or, in lines without a tab, by spaces; a blank line, or one that
+           begins with -DOCSTART-, ends a sentence
+conllu     CoNLL-U: columns with comments, ranges and empty nodes, which are left out
+json       objects in an array, jsonl: one per line; of tokens and labels, {"tokens": [...], "ner_tags": [...]}, or of a text
+           and its spans, as doccano and CLUENER write them:
+           {"text": "Anna lives in Paris.", "label": [[0, 4, "PER"], [14, 19, "LOC"]]}, or "spans" or "entities" of objects
+           {"text": "叶老桂是北京人。", "label": {"name": {"叶老桂": [[0, 2]]}}}, where 2 is the last character
+tagged     a sentence per line, as word/TAG word/TAG; the last slash of a word counts
+segmented  a sentence per line, as words with spaces between them; the characters are tokens, labelled B, M, E, or S
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from elmo_core.checks import check_sentence
 from elmo_core.files import disk
 from elmo_core.messages import UserError, format_count, join_names, log
-from elmo_core.text.language import AUTO, HAN, SAMPLE, choose_language, recognise
-from elmo_core.text.segmenter import warn_if_traditional
-from elmo_core.text.text_files import read_entries
-from elmo_core.text.tokenise import CHINESE
-from elmo_core.text.tokens import UNK_ID, Vocabulary, digest, pad_rows, shuffled_batches
-from elmo_core.weights import checkpoint
-from elmo_tasks.pretrained import PretrainedBiLM
-from elmo_tasks.tagging.pieces import joined_words
-from elmo_tasks.tagging.scheme import are_of_words, forbidden_transitions, split_lac_label
+from elmo_core.text.language import AUTO, recognise
+from elmo_core.text.offsets import token_offsets
+from elmo_core.text.segmenter import Segmenter
+from elmo_core.text.text_files import read_entries, read_lines
+from elmo_core.text.tokenise import Tokeniser
+from elmo_tasks.records import (
+    Label,
+    Record,
+    check_label,
+    check_text,
+    ending,
+    is_table,
+    read_records,
+    same_length,
+    table_records,
+    value_of,
+)
+from elmo_tasks.tagging.network import TaggerSettings
+from elmo_tasks.tagging.pieces import PieceSplitter
+from elmo_tasks.tagging.scheme import OUTSIDE, split_lac_label
+
+BY_ENDING = {"json": "json", "jsonl": "jsonl", "conllu": "conllu"}  # others are columns
+LABEL_KEYS = ("labels", "ner_tags", "tags", "pos_tags", "chunk_tags", "label")
+SPAN_KEYS = ("label", "labels", "spans", "entities")
+CharSpan = tuple[int, int, str]  # begin, end and label
 
 
 @dataclass
 class Sentence:
-    """A sentence's tokens and their labels. where: its file and line."""
+    """A sentence's tokens and their labels, if these are known. where: its file and line."""
 
     tokens: list[str]
-    labels: list[str]
-    where: str = field(default="", compare=False)
-
-    def __post_init__(self):
-        if len(self.tokens) != len(self.labels):
-            counts = f"{format_count(len(self.tokens), 'tokens')} and {format_count(len(self.labels), 'labels')}"
-            raise UserError(f"{self.where}: {counts}, expected as many labels as tokens.")
-
-
-class Labels(list[str]):
-    """A tagger's labels, in the order of their ids."""
-
-    @classmethod
-    def from_file(cls, path: Path) -> "Labels":
-        disk.check_input(path, "labels, one per line")
-        return cls(read_entries(path))
-
-    def save(self, path: Path) -> None:
-        with disk.atomic_write(path) as file:
-            file.writelines(f"{name}\n" for name in self)
-
-    @cached_property
-    def ids(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self)}
-
-    @property
-    def fingerprint(self) -> str:
-        return digest(self)
+    labels: list[Label] | None
+    where: str = field(default="", compare=False, repr=False)
 
 
 @dataclass
-class Batch:
-    """B sentences of at most T tokens."""
+class SentenceReader:
+    """Reads labelled sentences. lang: of texts with spans; columns: of the tokens and the labels, if not the usual ones."""
 
-    tokens: list[list[str]]
-    ids: np.ndarray  # (B, T) int64 token ids in the tagger's vocabulary; padding is 0
-    lengths: np.ndarray  # (B,) int64
-    labels: np.ndarray | None  # (B, T) int64; padding is 0
+    settings: TaggerSettings
+    lang: str
+    columns: Sequence[str | int] | None = None
+    splitter: PieceSplitter | None = None  # of tagged words
+
+    def __post_init__(self):
+        columns, names = self.columns or self.settings.columns, self.settings.label_names
+        self.columns = columns.split(",") if isinstance(columns, str) else columns
+        if self.columns is not None and len(self.columns) != 2:
+            raise UserError(f"`columns` is {columns!r}, expected two: of the tokens, and of the labels.")
+        self.names = read_entries(names) if isinstance(names, str | Path) else list(names or ())
+
+    def read(self, data: Any, name: str) -> list[Sentence]:
+        """The sentences of a file, of a table, or of a pair of sentences and labels. name: of the argument."""
+        if isinstance(data, str | Path):
+            sentences = self._read_file(Path(data))
+        elif is_table(data):
+            sentences = list(self._sentences_of(table_records(data, name)))
+        else:
+            data = data if isinstance(data, tuple | list) and len(data) == 2 else (data, None)
+            tokens, labels = same_length(*data, (name, f"labels of {name}"))
+            pairs = enumerate(zip(tokens, labels, strict=True))
+            sentences = [self._sentence(check_sentence(a, k), b, f"{name} {k}") for k, (a, b) in pairs]
+        sentences = [sentence for sentence in sentences if sentence.tokens]
+        if not sentences:
+            raise UserError(f"{data if isinstance(data, str | Path) else name}: there are no sentences with tokens.")
+        return sentences
+
+    def read_unlabelled(self, path: Path) -> list[str | list[str]]:
+        """The texts, or the tokens of sentences, of a file. Labels are left out, if it has any."""
+        format_name, token = self.format_of(path), str(self.columns[0]) if self.columns else ""
+        if format_name in ("json", "jsonl"):
+            records = list(read_records(path, (), format_name))
+            if all(isinstance(record.get(token or "text"), str) for _, record in records):
+                return [record[token or "text"] for _, record in records]
+            return [list(check_sentence(value_of(record, token or "tokens", where), 0)) for where, record in records]
+        if format_name in ("columns", "conllu") and not self.columns:
+            self.columns = (1, None) if format_name == "conllu" else (0, None)
+        return [sentence.tokens for sentence in self._read_file(path)]
+
+    def format_of(self, path: Path) -> str:
+        return self.settings.data_format or BY_ENDING.get(ending(path), "columns")
+
+    def _read_file(self, path: Path) -> list[Sentence]:
+        disk.check_input(path, "labelled sentences")
+        format_name = self.format_of(path)
+        if format_name in ("columns", "conllu"):
+            return list(self._read_columns(path, format_name == "conllu"))
+        if format_name in ("json", "jsonl"):
+            return list(self._sentences_of(read_records(path, (), format_name)))
+        make = self._tagged if format_name == "tagged" else segmented_sentence
+        return [make(line, f"{path}:{k}") for k, line in enumerate(read_lines(path), 1)]
+
+    def _sentence(self, tokens: Sequence[str], labels: Any, where: str) -> Sentence:
+        """Check tokens and labels. A label that is a number gets its name, if names are set."""
+        if len(tokens) != len(labels):
+            counts = f"{format_count(len(tokens), 'tokens')} and {format_count(len(labels), 'labels')}"
+            raise UserError(f"{where}: {counts}, expected as many labels as tokens.")
+        tokens = [check_text(token, f"{where}, token {k}", "token") for k, token in enumerate(tokens)]
+        labels = [self._named(check_label(label, f"{where}, token {k}"), where) for k, label in enumerate(labels)]
+        return Sentence(tokens, labels, where)
+
+    def _named(self, label: Label, where: str) -> Label:
+        if not self.names or isinstance(label, str):
+            return label
+        if not 0 <= label < len(self.names):
+            raise UserError(f"{where}: the label {label} has no name. `label_names` has {len(self.names)}.")
+        return self.names[label]
+
+    def _read_columns(self, path: Path, is_conllu: bool) -> Iterator[Sentence]:
+        try:
+            pair = self.columns or ((1, 3) if is_conllu else (0, -1))
+            token, label = (None if column is None else int(column) for column in pair)
+        except ValueError as error:
+            raise UserError(f"{path} has columns: `columns` are numbers, not {self.columns}.") from error
+        tokens, labels, first = [], [], 0
+        for number, line in enumerate(chain(read_lines(path), [""]), 1):
+            if not line.strip() or line.startswith("-DOCSTART-"):
+                if tokens:
+                    yield Sentence(tokens, labels, f"{path}:{first}")
+                tokens, labels = [], []
+                continue
+            if is_conllu and re.match(r"#|\d+[-.]\d+\t", line):
+                continue
+            where, first = f"{path}:{number}", first if tokens else number
+            columns = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
+            n = len(columns)
+            required = [k for k in (token, label) if k is not None]
+            if not all(-n <= k < n for k in required) or len({k % n for k in required}) < len(required):
+                raise UserError(
+                    f"{where}: found {line!r:.60}, expected a token in column {token}, its label in {label}."
+                )
+            tokens.append(re.sub(r"\s+", "_", columns[token].strip(" ")) or "_")
+            if label is not None:
+                labels.append(self._named(check_label(_number(columns[label].strip(), self.names), where), where))
+
+    def _tagged(self, line: str, where: str) -> Sentence:
+        """The words of a line, split into labelled pieces."""
+        sentence, splitter = Sentence([], [], where), self.splitter or PieceSplitter((), whole=True)
+        for text in line.split():
+            word, _, tag = text.rpartition("/")
+            if not word or not tag:
+                raise UserError(f"{where}: {text!r:.60}, expected a word, a slash and its tag, as in 故事/n.")
+            if not splitter.whole and split_lac_label(tag)[1]:
+                raise UserError(f"{where}: the tag {tag!r} ends with -B or -I, as labels of pieces do. Rename it.")
+            tokens, labels = labelled_pieces(word, tag, splitter)
+            sentence.tokens += tokens
+            sentence.labels += labels
+        return sentence
+
+    def _sentences_of(self, records: Iterator[Record]) -> Iterator[Sentence]:
+        """Yield the sentences of records of tokens and labels, or of texts and spans."""
+        records, faults = list(records), defaultdict(list)
+        token, label = map(str, self.columns or ("", ""))
+        texts = [record[token or "text"] for _, record in records if isinstance(record.get(token or "text"), str)]
+        tokeniser = Tokeniser(self.lang, self._segment())
+        if texts and self.lang == AUTO:
+            language = recognise(texts)
+            tokeniser = Tokeniser("characters" if language == "zh" else language, self._segment())
+        for where, record in records:
+            if isinstance(text := record.get(token or "text"), str):
+                spans = find_spans(record, text, [label] if label else SPAN_KEYS, where)
+                yield from label_tokens(text, spans, tokeniser, where, faults)
+                continue
+            tokens = check_sentence(value_of(record, token or "tokens", where), 0)
+            keys = [label] if label else [key for key in LABEL_KEYS if key in record] or ["labels"]
+            yield self._sentence(tokens, list(value_of(record, keys[0], where)), where)
+        for fault, places in faults.items():
+            log.warning(f"{fault}: {len(places):,}. The first: {places[0]}")
+
+    def _segment(self) -> Segmenter | None:
+        return Segmenter.from_file(self.settings.user_dict) if self.settings.user_dict else None
 
 
-def make_batch(tokens: Sequence[list[str]], words: Vocabulary, labels: Sequence[list[int]] | None = None) -> Batch:
-    """Make a batch of sentences, none of them empty."""
-    lengths = np.array([len(sentence) for sentence in tokens], dtype=np.int64)
-
-    def table(rows: Iterable[Sequence[int]]) -> np.ndarray:
-        return pad_rows(np.concatenate(list(rows)), lengths, lengths.max())
-
-    ids = table(words.ids(sentence) for sentence in tokens)
-    return Batch(list(tokens), ids, lengths, None if labels is None else table(labels))
+def _number(text: str, names: Sequence[str]) -> Label:
+    """A number, if these have names; else the text."""
+    return int(text) if names and text.isdecimal() and text not in names else text
 
 
-def detect_language(
-    sentences: Iterable[Sequence[str]], segmentation: str, words: Sequence[str] = (), lang: str = AUTO
-) -> str:
-    """How raw text has to be split into tokens like these: as `lang` says or, if it is "auto", into Chinese characters or
-    as `recognise` says. words: see there.
-
-    Characters that carry their positions in the word cannot be made from raw text.
-    """
-    tokens = [token for sentence in sentences for token in sentence]
-    if lang != AUTO:
-        return choose_language(lang, tokens, words)
-    if segmentation == "feature":
-        return "none"
-    language = recognise(tokens, words)
-    if language not in CHINESE:
-        return language
-    if words:
-        warn_if_traditional("".join(tokens[:SAMPLE]), words)
-    return "characters" if all(len(token) == 1 for token in tokens if HAN.search(token)) else "zh"
+def labelled_pieces(word: str, tag: str, splitter: PieceSplitter) -> tuple[list[str], list[Label]]:
+    """The pieces of a word, and their labels in LAC's scheme."""
+    pieces = splitter.split(word)
+    if len(pieces) == 1 or tag == OUTSIDE:
+        return pieces, [tag] * len(pieces)
+    return pieces, [f"{tag}-B", *[f"{tag}-I"] * (len(pieces) - 1)]
 
 
-def known_words(sentences: Sequence[Sentence], scheme: str) -> Vocabulary | None:
-    """The words of training sentences, joined from their tokens; None if the labels are not of words."""
-    if not are_of_words({label for sentence in sentences for label in sentence.labels}, scheme):
-        return None
-    words = (joined_words(sentence.tokens, sentence.labels, scheme) for sentence in sentences)
-    return Vocabulary.frequent(word for word, _ in chain.from_iterable(words))
+def segmented_sentence(line: str, where: str) -> Sentence:
+    """The characters of a line of words."""
+    words = line.split()
+    labels = ["S" if len(word) == 1 else f"B{'M' * (len(word) - 2)}E" for word in words]
+    return Sentence(list("".join(words)), list("".join(labels)), where)
 
 
-def make_labels(sentences: Sequence[Sentence]) -> Labels:
-    """The labels of training sentences."""
-    labels = Labels(sorted({label for sentence in sentences for label in sentence.labels}))
-    if len(labels) < 2:
-        raise UserError(f"`sentences` have only one label, {labels[0]}. Is `label_column` right?")
-    return labels
+def find_spans(record: Mapping[str, Any], text: str, keys: Sequence[str], where: str) -> list[CharSpan]:
+    """The spans of a text, in order. keys: one of them holds the spans."""
+    value = next((record[key] for key in keys if key in record), None)
+    try:
+        if isinstance(value, dict):  # of CLUENER
+            mentions = [(label, mention) for label, mentions in value.items() for mention in mentions.items()]
+            spans = [(at[0], at[0] + len(name), label) for label, (name, places) in mentions for at in places]
+            valid = all(text[begin:end] in value[label] for begin, end, label in spans)
+        else:
+            spans = [_span(item) for item in value]
+            valid = all(0 <= begin < end <= len(text) and isinstance(label, str) for begin, end, label in spans)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        valid = False
+    if not valid:
+        raise UserError(
+            f"{where}: found the spans {value!r:.80}, expected offsets in the {len(text)} characters of the text, and "
+            f"labels, as in [[0, 4, 'PER']]. Its keys are {list(record)}."
+        )
+    return sorted(spans)
 
 
-def pieces_of(scheme: str, labels: Labels, pretrained: PretrainedBiLM | None, words: Vocabulary) -> Vocabulary | None:
-    """The vocabulary whose pieces the tokens are: in LAC's scheme, if words are spread over tokens, the biLM's."""
-    if scheme != "lac" or not any(split_lac_label(name)[1] for name in labels):
-        return None
-    vocabulary = Path(pretrained.folder) / checkpoint.VOCABULARY if pretrained else None
-    return Vocabulary.from_file(vocabulary) if vocabulary and vocabulary.is_file() else words
+def _span(item: Any) -> CharSpan:
+    if isinstance(item, dict):
+        begin, end = ("start_offset", "end_offset") if "start_offset" in item else ("start", "end")
+        item = item[begin], item[end], item["label"]
+    begin, end, label = item
+    return begin, end, label
 
 
-def warn_about_labels(
-    labels: Labels, scheme: str, sentences: Sequence[Sentence], others: Mapping[str, Sequence[Sentence]]
-) -> None:
-    """Warn about labels that break the scheme or cannot be predicted. sentences: to train on; others: to score, by name."""
-    for name, scored in others.items():
-        if unknown := {label for sentence in scored for label in sentence.labels} - labels.ids.keys():
+def label_tokens(
+    text: str, spans: Sequence[CharSpan], tokeniser: Tokeniser, where: str, faults: dict[str, list[str]]
+) -> Iterator[Sentence]:
+    """Yield the sentences of a text, one per line, with labels in BIO. faults: spans that could not be encoded."""
+    begin, encoded = 0, set()
+    for line in text.split("\n"):
+        tokens = tokeniser(line)
+        labels, offsets = [OUTSIDE] * len(tokens), token_offsets(tokens, line) + begin
+        for span in spans:
+            first, end, label = span
+            covered = np.flatnonzero((offsets[:, 0] < end) & (offsets[:, 1] > first))
+            if not len(covered):
+                continue
+            encoded.add(span)
+            place = f"{where}: {text[first:end]!r:.40}"
+            if {labels[k] for k in covered} != {OUTSIDE}:
+                faults["spans that overlap others, left out"].append(place)
+                continue
+            if offsets[covered[0], 0] < first or offsets[covered[-1], 1] > end:
+                faults["spans that begin or end within a token, extended to whole ones"].append(place)
+            for k in covered:
+                labels[k] = f"{'B' if k == covered[0] else 'I'}-{label}"
+        yield Sentence(tokens, labels, where)
+        begin += len(line) + 1
+    if missing := [f"{where}: {span}" for span in spans if span not in encoded]:
+        faults["spans without a token, left out"] += missing
+
+
+def warn_about_labels(labels: Sequence[Label], others: Mapping[str, Sequence[Sentence]]) -> None:
+    """Warn about labels that cannot be predicted. others: data to score, by name."""
+    for name, sentences in others.items():
+        if unknown := {label for sentence in sentences for label in sentence.labels}.difference(labels):
             log.warning(
                 f"{name}: labels that do not occur in the training sentences, and cannot be predicted: "
-                f"{join_names(sorted(unknown))}."
+                f"{join_names(sorted(map(str, unknown)))}."
             )
-    table, last = forbidden_transitions(labels, scheme)
-    broken = []
-    for sentence in sentences:
-        row = [labels.ids[label] for label in sentence.labels]
-        faults = np.flatnonzero([*table[[-1, *row[:-1]], row], last[row[-1]]])
-        if len(faults):
-            before, label = ["the beginning", *sentence.labels, "the end"][faults[0] :][:2]
-            broken.append(f"{label} after {before} in the sentence at {sentence.where}")
-    if broken:
-        log.warning(
-            f"{len(broken):,} of {format_count(len(sentences), 'training sentences')} break the rules of the scheme "
-            f"{scheme}, which predictions never do: are there mistakes in the labels, or is `scheme` wrong? The first: "
-            f"{broken[0]}."
-        )
-
-
-def training_batches(
-    words: Vocabulary, labels: Labels, sentences: Sequence[Sentence], batch_size: int
-) -> Callable[[np.random.Generator], list[Batch]]:
-    """A function that draws an epoch's batches. A word seen n times becomes <UNK> with probability 1 / (n + 1)."""
-    counts = Counter(token for sentence in sentences for token in sentence.tokens)
-    unk_probability = np.array([1 / (1 + counts[word]) for word in words.tokens])
-    tokens = [sentence.tokens for sentence in sentences]
-    ids = [[labels.ids[label] for label in sentence.labels] for sentence in sentences]
-
-    def draw(random: np.random.Generator) -> list[Batch]:
-        batches = []
-        for indices in shuffled_batches(list(map(len, tokens)), batch_size, random):
-            batch = make_batch([tokens[k] for k in indices], words, [ids[k] for k in indices])
-            unknown = (random.random(batch.ids.shape) < unk_probability[batch.ids]) & (batch.ids > UNK_ID)
-            batch.ids[unknown] = UNK_ID
-            batches.append(batch)
-        return batches
-
-    return draw

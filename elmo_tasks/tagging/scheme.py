@@ -16,7 +16,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from elmo_core.messages import join_names, log
+from elmo_core.checks import Label
+from elmo_core.messages import UserError, join_names, log
 
 OUTSIDE = "O"
 SCHEMES = ("bio", "iob1", "bioes", "plain", "lac")
@@ -29,10 +30,10 @@ def split_lac_label(label: str) -> tuple[str, str]:
     return (label[:-2], label[-1]) if label.endswith(("-B", "-I")) and len(label) > 2 else (label, "")
 
 
-def prefix_and_tag(label: str, scheme: str) -> tuple[str, str]:
+def prefix_and_tag(label: Label, scheme: str) -> tuple[str, str]:
     """A label's prefix, one of B, I, E, S and O, and its tag."""
     if scheme == "plain":
-        return "S", label
+        return "S", str(label)
     if label == OUTSIDE:
         return OUTSIDE, ""
     if scheme == "lac":
@@ -44,7 +45,7 @@ def prefix_and_tag(label: str, scheme: str) -> tuple[str, str]:
     return SYNONYMS.get(match["prefix"], match["prefix"]), match["tag"] or ""
 
 
-def spans(labels: Sequence[str], scheme: str = "lac") -> list[tuple[int, int, str]]:
+def spans(labels: Sequence[Label], scheme: str = "lac") -> list[tuple[int, int, str]]:
     """The spans as (begin, end, tag), end exclusive, as `conlleval` finds them, even in invalid sequences.
 
     A span begins with B or S, after a complete span, and where the tag changes.
@@ -61,17 +62,41 @@ def spans(labels: Sequence[str], scheme: str = "lac") -> list[tuple[int, int, st
     return result
 
 
-def are_of_words(labels: Iterable[str], scheme: str) -> bool:
+def are_of_words(labels: Iterable[Label], scheme: str) -> bool:
     """Whether labels say of each token which word it belongs to: in LAC's scheme, or without tags and O."""
-    return scheme == "lac" or all(
+    return scheme == "lac" or all(  # in plain labels, each has a tag
         prefix != OUTSIDE and not tag for prefix, tag in (prefix_and_tag(x, scheme) for x in labels)
     )
 
 
-def detect_scheme(sentences: Iterable[Sequence[str]]) -> str:
+def check_scheme(labels: Iterable[tuple[str, Label]], scheme: str) -> None:
+    """Raise if a label is not of the scheme; of "auto", if nine tenths of those other than O begin or continue spans.
+
+    labels: those of all tokens, with their positions.
+    """
+    if scheme in ("plain", "lac"):
+        return
+    n, wrong = 0, []
+    for where, label in labels:
+        match = isinstance(label, str) and SPAN_LABEL.fullmatch(label)
+        n += bool(match and match["tag"])
+        if not match:
+            wrong.append((where, label))
+    if wrong and (scheme != "auto" or len(wrong) <= 0.1 * (n + len(wrong))):
+        where, label = wrong[0]
+        names = join_names(sorted({repr(label) for _, label in wrong}), 5)
+        raise UserError(
+            f"{where}: the label {label!r} is no label of a span, as B-PER and O are, but {n:,} others are. Correct it, or "
+            f"set `scheme=plain`. There are {len(wrong):,} such labels: {names}."
+        )
+
+
+def detect_scheme(sentences: Iterable[Sequence[Label]]) -> str:
     """Detect the scheme of labelled sentences. It is IOB1, not BIO, if every B directly follows a span of its tag."""
     sentences = list(sentences)
     labels = set(itertools.chain.from_iterable(sentences))
+    if not all(isinstance(label, str) for label in labels):
+        return "plain"
     matches = {label: SPAN_LABEL.fullmatch(label) for label in labels}
     inner = {label for label in labels if split_lac_label(label)[1] == "I"}
     if inner and {f"{label[:-1]}B" for label in inner} <= labels:
@@ -108,7 +133,7 @@ def _has_iob2_begin(labels: Sequence[str]) -> bool:
     )
 
 
-def forbidden_transitions(names: Sequence[str], scheme: str) -> tuple[np.ndarray, np.ndarray]:
+def forbidden_transitions(names: Sequence[Label], scheme: str) -> tuple[np.ndarray, np.ndarray]:
     """The scheme's rules for K labels.
 
     Returns (K + 1, K) bool, whether label j cannot follow label i or, in the last row, be first; and (K,) bool, whether

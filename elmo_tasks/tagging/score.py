@@ -1,10 +1,12 @@
 """Precision, recall and F1 of labelled spans, as `conlleval` and Paddle's `chunk_eval` count them."""
 
+import operator
 from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass, field
 
 from elmo_core.display.terminal import pad
 from elmo_core.messages import format_count
+from elmo_tasks.records import Label
 from elmo_tasks.tagging.scheme import spans
 
 
@@ -57,7 +59,11 @@ class Score:
         return sum(self.tags.values(), Counts())
 
     def add(
-        self, tokens: Sequence[str], gold: Sequence[str], predicted: Sequence[str], known: Collection[str] | None = ()
+        self,
+        tokens: Sequence[str],
+        gold: Sequence[Label],
+        predicted: Sequence[Label],
+        known: Collection[str] | None = (),
     ) -> None:
         """Count a sentence: its tokens, their gold and predicted labels.
 
@@ -65,7 +71,7 @@ class Score:
         """
         gold_spans, predicted_spans = set(spans(gold, self.scheme)), set(spans(predicted, self.scheme))
         self.n_tokens += len(gold)
-        self.n_correct += sum(map(str.__eq__, gold, predicted))
+        self.n_correct += sum(map(operator.eq, gold, predicted))
         for span in sorted(gold_spans | predicted_spans):
             begin, end, tag = span
             words = ["".join(tokens[begin:end])] if self.of_words else tokens[begin:end]
@@ -74,17 +80,6 @@ class Score:
                 counts.correct += span in gold_spans and span in predicted_spans
                 counts.predicted += span in predicted_spans
                 counts.gold += span in gold_spans
-
-    @property
-    def subtypes(self) -> dict[str, Counts]:
-        """The counts by the part after a tag's last dot, as in PER.NAM and PER.NOM, if all tags have one."""
-        result: dict[str, Counts] = {}
-        for tag in sorted(self.tags):
-            name, _, subtype = tag.rpartition(".")
-            if not (name and subtype):
-                return {}
-            result[subtype] = result.get(subtype, Counts()) + self.tags[tag]
-        return result
 
     @property
     def unit(self) -> str:
@@ -107,19 +102,16 @@ class Score:
 
     def to_dict(self) -> dict:
         """The scores as numbers, for JSON."""
-        tags, subtypes = (
-            {name: part[name].to_dict(self.unit) for name in sorted(part)} for part in (self.tags, self.subtypes)
-        )
+        tags = {name: self.tags[name].to_dict(self.unit) for name in sorted(self.tags)}
         values = {"accuracy": self.accuracy, "unknown": self.unknown.to_dict(self.unit), "tags": tags}
-        return self.total.to_dict(self.unit) | values | ({"subtypes": subtypes} if subtypes else {})
+        return self.total.to_dict(self.unit) | values
 
     def table(self) -> str:
-        """One line per tag, the most frequent first, then totals: all spans, each subtype, unknown words."""
+        """One line per tag, the most frequent first, then totals: all spans, unknown words."""
         rows = sorted(self.tags.items(), key=lambda pair: -pair[1].gold)
-        subtypes = [(f"all .{name}", counts) for name, counts in self.subtypes.items()]
         unknown = [("unknown words", self.unknown)] if self.unknown.gold else []
         return "\n".join(
             f"{pad(name, 14)} precision {counts.precision:6.2%}  recall {counts.recall:6.2%}  F1 {counts.f1:6.2%}  "
             f"{format_count(counts.gold, self.unit)}"
-            for name, counts in [*rows, ("all", self.total), *subtypes, *unknown]
+            for name, counts in [*rows, ("all", self.total), *unknown]
         )

@@ -24,19 +24,15 @@ class Span(NamedTuple):
 
 @dataclass
 class Line:
-    """A line of text. words: its tokens in its own characters. tokens: the same as the tagger reads them.
-
-    rows: of columns, the lines of the tokens.
-    """
+    """A line of text. words: its tokens in its own characters. tokens: the same as the tagger reads them."""
 
     text: str
     words: Sequence[str]
     tokens: Sequence[str]
-    rows: Sequence[str] = ()
 
     @classmethod
-    def from_tokens(cls, tokens: Sequence[str], rows: Sequence[str] = ()) -> "Line":
-        return cls(" ".join(tokens), tokens, tokens, rows)
+    def from_tokens(cls, tokens: Sequence[str]) -> "Line":
+        return cls(" ".join(tokens), tokens, tokens)
 
     def spans(self, labels: Sequence[str], scheme: str, scores: Iterable[float] | None = None) -> list[Span]:
         """The spans of the labels, or the tokens if the scheme has no spans. scores: one per span, if computed."""

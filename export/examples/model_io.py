@@ -59,7 +59,7 @@ def arrays(sentences: list[list[str]]) -> dict[str, np.ndarray]:
     """
     inputs = {"lengths": np.array([len(sentence) for sentence in sentences], np.int64)}
     rows = {"B": sentences}
-    if SETTINGS.get("words") == "jieba":  # those of characters
+    if SETTINGS.get("unit") == "jieba":  # those of characters
         rows["W"], word_index = SEGMENT.words_of(sentences)
         inputs["word_lengths"] = np.array([len(words) for words in rows["W"]], np.int64)
     for name, spec in MODEL["inputs"].items():

@@ -24,16 +24,12 @@ import run_finetune
 import run_tag
 from elmo import ELMoEmbedder
 from elmo_core.messages import UserError
-from elmo_core.text.segmenter import Segmenter
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.heads import HEADS
 from elmo_tasks.classification.network import ClassifierSettings
-from elmo_tasks.pretrained import PretrainedBiLM
-from elmo_tasks.tagging.data import Labels
+from elmo_tasks.inputs import FileVectors, PretrainedELMo
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.tagger import Tagger
-from elmo_tasks.word_vectors import WordVectors
 
 RUNTIMES = ["run_paddle", "run_onnx"]
 SENTENCES = tiny.SENTENCES
@@ -145,32 +141,24 @@ def test_the_numbers_of_characters_are_the_references(export, model):
 # Taggers
 
 
-def random_tagger(folder: Path, **settings) -> Tagger:
+def random_tagger(folder: Path, elmo: bool = True, vectors: bool = False, bilm=(), pieces=None, **settings) -> Tagger:
     """A tagger with random weights, so that every part affects the labels."""
-    words = Vocabulary([*SPECIAL_TOKENS, "the", "river", "bank", "很"])
-    labels = Labels(["B-x", "I-x", "E-x", "S-x", "O"])
-    settings = {"scheme": "bioes", "hidden_dim": 5, "word_dim": 4, "n_layers": 2, "layers": "mix", **settings}
-    pretrained, vectors = None, None
-    user_dict = settings.pop("user_dict", None)
+    settings = {"scheme": "bioes", "hidden_dim": 5, "word_dim": 4, "n_layers": 2, "lang": "en", **settings}
+    labels = ["B-x", "I-x", "E-x", "S-x", "O"]
     if settings["scheme"] == "lac":
-        labels = Labels(["n", "n-B", "n-I", "v", "v-B", "v-I", "O"])
-    pieces = Vocabulary([*SPECIAL_TOKENS, *settings.pop("pieces")]) if "pieces" in settings else None
-    if settings.pop("elmo", True):
-        prefix = tiny.save(tiny.random_bilm(**settings.pop("bilm", {})), folder / "elmo")
-        pretrained = PretrainedBiLM.from_path(prefix)
-    if settings.pop("vectors", False):
+        labels = ["n", "n-B", "n-I", "v", "v-B", "v-I", "O"]
+    if elmo:
+        settings |= {"elmo": tiny.save(tiny.random_bilm(**dict(bilm)), folder / "elmo")}
+        settings.setdefault("layers", "mix")
+    file = None
+    if vectors:
         (folder / "vectors.txt").write_text("3 2\nthe 1 2\nbank 3 -1\nBank -2 2\n", encoding="utf-8")
-        vectors = WordVectors(folder / "vectors.txt")
-    tagger = Tagger.create(
-        settings=TaggerSettings(**settings),
-        words=words,
-        labels=labels,
-        pretrained=pretrained,
-        pieces=pieces,
-        vectors=vectors,
-        user_dict=user_dict,
-    )
-    random_weights(tagger.network, "elmo.bilm")
+        settings["word_vectors"] = folder / "vectors.txt"
+        file = FileVectors.from_file(settings["word_vectors"])
+    parts = {"labels": labels, "words": ["the", "river", "bank", "很"], "known": None, "pieces": pieces}
+    settings = TaggerSettings(**settings)
+    tagger = Tagger.create(settings, parts, "cpu", PretrainedELMo.load(settings.elmo), file)
+    random_weights(tagger.network, "inputs.elmo.bilm")
     tagger.network.emission.weight.set_value(4 * tagger.network.emission.weight)  # so that the labels vary
     tagger.save(folder / "tagger")
     return tagger
@@ -200,7 +188,7 @@ def test_a_tagger_gives_the_same_labels(export, tmp_path, runtime, settings):
     tagger, generator = random_tagger(tmp_path, **settings), random.Random(7)
     words = [*tiny.WORDS[3:], "The", "BANK", "Bank", "x" * 60]
     sentences = [generator.choices(words, k=k) for k in (5, 0, 1, 9, 2, 3, 7, 12)]
-    expected = [[tagger.labels.ids[label] for label in labels] for labels in tagger.predict(sentences)]
+    expected = [[tagger.label_ids[label] for label in labels] for labels in tagger.predict(sentences)]
     exported = export(tmp_path / "tagger", runtime)
     found = exported(sentences)
     assert found.shape == (8, 12) and len({k for row in expected for k in row}) > 1
@@ -219,7 +207,7 @@ def test_labels_are_right_with_onednn_for_batches_of_any_shape(export, tmp_path)
         exported.run = exported.program.load()
     for rows, steps in itertools.product([1, 2, 3, 4, 7, 8, 9, 16, 33], [1, 2, 3, 8, 15, 16, 17]):
         sentences = [random.Random(k).choices(tiny.WORDS[3:], k=max(0, steps - k % 5)) for k in range(rows)]
-        expected = [[tagger.labels.ids[label] for label in labels] for labels in tagger.predict(sentences)]
+        expected = [[tagger.label_ids[label] for label in labels] for labels in tagger.predict(sentences)]
         found = exported(sentences)
         assert [row[: len(labels)].tolist() for row, labels in zip(found, expected, strict=True)] == expected
 
@@ -227,10 +215,10 @@ def test_labels_are_right_with_onednn_for_batches_of_any_shape(export, tmp_path)
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("settings", [{}, {"bilm": {"input": "word"}, "elmo_at": "input,output", "vectors": True}])
 def test_a_tagger_of_jiebas_words(export, tmp_path, runtime, settings):
-    tagger = random_tagger(tmp_path, words="jieba", lang="characters", char_cnn=True, **settings)
+    tagger = random_tagger(tmp_path, unit="jieba", lang="characters", char_cnn=True, **settings)
     sentences = [list("很高兴在北京银行"), list("苹果很大"), [], ["the", "很", "bank"], list("很")]
     exported = export(tmp_path / "tagger", runtime)
-    expected = [[tagger.labels.ids[label] for label in labels] for labels in tagger.predict(sentences)]
+    expected = [[tagger.label_ids[label] for label in labels] for labels in tagger.predict(sentences)]
     assert [row.tolist() for row in exported(sentences)] == [labels + [-1] * (8 - len(labels)) for labels in expected]
     assert [exported([sentence]).tolist() for sentence in sentences] == [[labels or [-1]] for labels in expected]
 
@@ -244,29 +232,29 @@ def heads(tmp_path_factory):
     folder, generator = tmp_path_factory.mktemp("heads"), random.Random(3)
     model = tiny.save(tiny.random_bilm(scale=1.0), folder / "elmo")
     rows = [generator.choice([("river bank", "a"), ("of the", "b"), ("苹果 很", "c")]) for _ in range(40)]
-    (folder / "texts").write_text("".join(f"{text}\t{label}\n" for text, label in rows), encoding="utf-8")
+    (folder / "texts.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in rows), encoding="utf-8")
     pairs = ["text_a\ttext_b\tlabel", *(f"{text}\tthe bank\t{label}" for text, label in rows)]
-    (folder / "pairs").write_text("\n".join(pairs) + "\n", encoding="utf-8")
+    (folder / "pairs.tsv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
     quick = ["--device=cpu", "--epochs=1", "--hidden_dim=6", "--lang=none", f"--init_from_ckpt={model}"]
     for name, file, more in (
         ("texts", "texts", []),
         ("raw texts", "texts", ["--lang=en", "--max_seq_len=9"]),
         ("raw pairs", "pairs", ["--lang=en", "--max_seq_len=9", "--head=cnn", "--head_dim=5"]),
     ):
-        files = [f"--{part}_file={folder / file}" for part in ("train", "dev", "test")]
+        files = [f"--{part}_file={folder / file}.tsv" for part in ("train", "dev", "test")]
         run_finetune.main([*quick, *files, *more, f"--save_dir={folder / f'head of {name}'}"])
     return folder
 
 
-def random_classifier(folder: Path, **settings) -> Classifier:
+def random_classifier(folder: Path, pairs: bool = False, **settings) -> Classifier:
     """A classifier with random weights, and classes a to c."""
-    settings = {"lang": "none", "hidden_dim": 6, "head_dim": 5, "reads_elmo": True, "max_seq_len": 20} | settings
-    pretrained = PretrainedBiLM.from_path(tiny.save(tiny.random_bilm(), folder / "elmo"))
-    words = Vocabulary([*SPECIAL_TOKENS, "the", "bank"]) if settings.get("reads_words") else None
-    parts = {"classes": ["a", "b", "c"], "pretrained": pretrained, "words": words}
-    classifier = Classifier.create(settings=ClassifierSettings(**settings), **parts)
-    random_weights(classifier.network, "elmo.bilm")
-    for part in classifier.network.inputs:
+    elmo = tiny.save(tiny.random_bilm(), folder / "elmo")
+    settings = {"lang": "none", "hidden_dim": 6, "head_dim": 5, "elmo": elmo, "max_seq_len": 20} | settings
+    settings = ClassifierSettings(**settings)
+    parts = {"labels": ["a", "b", 3], "pairs": pairs, "words": ["the"] if settings.word_dim else None}
+    classifier = Classifier.create(settings, parts, "cpu", PretrainedELMo.load(elmo))
+    random_weights(classifier.network, "inputs.elmo.bilm")
+    for part in classifier.network.inputs.statistics:
         part.deviation.set_value(1 + part.mean**2)
     classifier.save(folder / "classifier")
     return classifier
@@ -284,11 +272,11 @@ def random_classifier(folder: Path, **settings) -> Classifier:
 )
 def test_a_classifier_gives_the_same_probabilities(export, tmp_path, runtime, settings):
     classifier, generator = random_classifier(tmp_path, **settings), random.Random(7)
-    exported, pairs = export(tmp_path / "classifier", runtime), classifier.settings.pairs
+    exported, pairs = export(tmp_path / "classifier", runtime), classifier.parts["pairs"]
     sentences = [generator.choices([*tiny.WORDS[3:], "x" * 60], k=k) for k in (5, 0, 1, 9, 2, 3, 0, 12, 4, 1)]
     texts = [" ".join(sentence) for sentence in sentences]
     rows = [[k, k + 5] if pairs else [k] for k in range(5 if pairs else 10)]
-    found = classifier.probabilities([tuple(texts[k] for k in row) for row in rows] if pairs else texts)
+    found = classifier.predict_proba([tuple(texts[k] for k in row) for row in rows] if pairs else texts)
     assert np.ptp(found, axis=0).max() > 0.02
     np.testing.assert_allclose(exported(sentences), found, atol=1e-5)
     for row, probabilities in zip(rows, found, strict=True):  # without the others' padding
@@ -296,8 +284,8 @@ def test_a_classifier_gives_the_same_probabilities(export, tmp_path, runtime, se
 
 
 def test_a_classifier_of_words_is_not_exported(tmp_path):
-    random_classifier(tmp_path, reads_words=True, word_vectors_trainable=True)
-    with pytest.raises(UserError, match="random"):
+    random_classifier(tmp_path, word_dim=3)
+    with pytest.raises(UserError, match="words"):
         export_model.main([str(tmp_path / "classifier"), f"--output={tmp_path / 'exported'}"])
     assert not (tmp_path / "exported").exists()
 
@@ -316,7 +304,7 @@ def raw_lines(n: int, words: list[str], space: str = " ") -> list[str]:
     return ["".join(generator.choice(words) + generator.choice(ends) for _ in range(size)).strip() for size in sizes]
 
 
-JIEBA = {"words": "jieba", "lang": "characters", "user_dict": Segmenter(["很的 1000000"])}
+JIEBA = {"unit": "jieba", "lang": "characters", "user_dict": ["很的 1000000"]}
 LAC = {"scheme": "lac", "lang": "zh", "elmo": False, "pieces": ["银行", "河", "苹果", "的"]}
 
 

@@ -21,15 +21,10 @@ import tiny
 
 from elmo import ELMoEmbedder
 from elmo_core.messages import UserError
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import checkpoint, formats
 from elmo_tasks import Classifier, Reader, Tagger
-from elmo_tasks.classification.network import ClassifierSettings
-from elmo_tasks.pretrained import PretrainedBiLM
-from elmo_tasks.reading.network import ReaderSettings
-from elmo_tasks.tagging.data import Labels
-from elmo_tasks.tagging.network import TaggerSettings
-from elmo_tasks.word_vectors import WordVectors
+from elmo_tasks.inputs import FileVectors, PretrainedELMo
 from pretraining.run_folder import RunFolder
 
 MOST = 3 << 30  # bytes beyond those of an idle process
@@ -45,32 +40,30 @@ def elmo(folder: Path, input: str) -> tuple[Path, Read]:
     return folder / "config.json", lambda: ELMoEmbedder(folder).encode(tiny.SENTENCES)
 
 
-def task(folder: Path, kind: type, settings: type, answer: Callable, **values) -> tuple[Path, Read]:
+def task(folder: Path, kind: type, answer: Callable, parts: dict, **settings) -> tuple[Path, Read]:
     elmo(folder / "bilm", "word")
     (folder / "v.txt").write_text("bank 1 2 3\nthe 3 2 1\n", encoding="utf-8")
-    given = {"layers": "mix", "hidden_dim": 3, **{name: values.pop(name) for name in list(values) if name[0] == "_"}}
-    settings = settings(**{name.removeprefix("_"): value for name, value in given.items()})
-    inputs = {"pretrained": PretrainedBiLM.from_path(folder / "bilm"), "vectors": WordVectors(folder / "v.txt")}
-    kind.create(settings=settings, **inputs, **values).save(folder / "model")
+    small = {"elmo": folder / "bilm", "word_vectors": folder / "v.txt", "layers": "mix", "hidden_dim": 3, "word_dim": 5}
+    settings = kind.settings_type(**small, lang="none", **settings)
+    file = FileVectors.from_file(folder / "v.txt")
+    vectors = kind.make_vectors(settings, file.words, file.table)
+    kind.create(settings, parts, "cpu", PretrainedELMo.load(settings.elmo), vectors).save(folder / "model")
     return folder / "model" / "config.json", lambda: answer(kind(folder / "model"))
 
 
 def tagger(folder: Path) -> tuple[Path, Read]:
-    parts = {"words": Vocabulary(tiny.WORDS), "labels": Labels(["O", "B-x"]), "features": ["a"], "feature_column": 1}
-    return task(folder, Tagger, TaggerSettings, lambda model: model.predict(tiny.SENTENCES), _word_dim=5, **parts)
+    parts = {"words": ["the"], "labels": ["O", "B-x"], "known": None, "pieces": None}
+    return task(folder, Tagger, lambda model: model.predict(tiny.SENTENCES), parts, scheme="bio")
 
 
 def reader(folder: Path) -> tuple[Path, Read]:
-    words = Vocabulary([*SPECIAL_TOKENS, "the"])
-    return task(
-        folder, Reader, ReaderSettings, lambda model: model.answer("who ?", "the bank", 2), words=words, _word_dim=5
-    )
+    parts = {"words": ["the"], "no_answer": False}
+    return task(folder, Reader, lambda model: model.answer("who ?", "the bank", 2), parts)
 
 
 def classifier(folder: Path) -> tuple[Path, Read]:
-    flags = {"_head_dim": 3, "_reads_elmo": True, "_reads_words": True, "_word_vectors_trainable": True}
-    parts = {"classes": ["x", "y"], "words": Vocabulary(tiny.WORDS), "data": "data"}
-    return task(folder, Classifier, ClassifierSettings, lambda model: model.predict(["the bank"]), **flags, **parts)
+    parts = {"labels": ["x", 1], "pairs": False, "words": ["the"]}
+    return task(folder, Classifier, lambda model: model.predict(["the bank"]), parts, head_dim=3)
 
 
 def manylangs(folder: Path) -> tuple[Path, Read]:

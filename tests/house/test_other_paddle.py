@@ -45,13 +45,13 @@ def write(folder: Path) -> None:
     lines = [f"{text}\t{label}\n" for text, label in zip(TEXTS * 40, ["sport", "art"] * 40, strict=True)]
     (folder / "texts.tsv").write_text("".join(lines), encoding="utf-8")
     data = f"--train_file={folder / 'texts.tsv'}"
-    run_finetune.main([data, ckpt, "--epochs=1", "--folds=2", f"--save_dir={folder / 'classifier'}"])
+    run_finetune.main([data, ckpt, "--epochs=1", f"--save_dir={folder / 'classifier'}"])
     answer = {"question": QUESTION, "answers": [{"text": "北京", "answer_start": 4}]}
     questions = [{"id": letter, **answer} for letter in "abcd"]
     squad = {"data": [{"title": "", "paragraphs": [{"context": PASSAGE, "qas": questions}]}]}
     (folder / "squad.json").write_text(json.dumps(squad), encoding="utf-8")
     data = [f"--{name}_file={folder / 'squad.json'}" for name in ("train", "dev")]
-    flags = ["--lang=zh", "--epochs=1", "--min_count=1", "--hidden_dim=3", "--device=cpu"]
+    flags = ["--lang=zh", "--epochs=1", "--hidden_dim=3", "--device=cpu"]
     run_read.main(["train", *data, ckpt, *flags, f"--save_dir={folder / 'reader'}"])
     export_model.main([str(folder / "whole"), f"--output={folder / 'exported'}", "--layers=top"])
     np.savez(folder / "answers.npz", **answers(folder))
@@ -66,7 +66,7 @@ def answers(folder: Path) -> dict[str, np.ndarray]:
     }
     found["tagger"] = np.array([" ".join(labels) for labels in Tagger(folder / "tagger").predict(SENTENCES)])
     classifier = Classifier(folder / "classifier")
-    found["classifier"] = classifier.probabilities(TEXTS)
+    found["classifier"] = classifier.predict_proba(TEXTS)
     reader = Reader(folder / "reader")
     found["reader"] = np.array([answer.text for answer in reader.answer(QUESTION, PASSAGE)])
     return found

@@ -13,22 +13,18 @@ import tiny
 from project import PROJECT
 
 from elmo import ELMoEmbedder
-from elmo_core.messages import UserError
 from elmo_core.weights import checkpoint
 
 sys.path.append(str(PROJECT / "LAC_demo"))
 
-from bilm import elmo_encoder, init_pretraining_params
+from bilm import elmo_encoder
 
 SENTENCES = tiny.SENTENCES
 
 
 @pytest.mark.parametrize("kind", ["char", "word"])
 def test_the_encoder_gives_the_mix_of_elmos_layers(checkpoints, kind):
-    encoder = elmo_encoder(elmo_l2_coef=0.5, dropout=0.5)
-    with pytest.raises(UserError, match="init_pretraining_params"):
-        encoder.map_words(SENTENCES)
-    init_pretraining_params(encoder, checkpoints[kind])
+    encoder = elmo_encoder(checkpoints[kind], elmo_l2_coef=0.5, dropout=0.5)
     (mix,) = (layer for name, layer in encoder.named_sublayers() if name.endswith("mixes.0"))
     mix.scalars.set_value(np.log([0.2, 0.3, 0.5]).astype(np.float32))
     mix.gamma.set_value(np.array([2.0], np.float32))
@@ -40,7 +36,6 @@ def test_the_encoder_gives_the_mix_of_elmos_layers(checkpoints, kind):
     for row, array in zip(vectors, expected, strict=True):
         np.testing.assert_allclose(row[: len(array)], array, rtol=1e-4, atol=1e-5)
         assert not row[len(array) :].any()
-    np.testing.assert_array_equal(encoder(encoder.map_words(SENTENCES)).numpy(), vectors)
 
 
 @pytest.fixture
@@ -77,7 +72,7 @@ def test_run_sh_trains_predicts_and_compares(folder, demo, question, no_fsync, m
         (sentence,) = (line for line in printed.splitlines() if "北" in line)
         assert "".join(word.rpartition("/")[0] for word in sentence.split()) == question
     else:
-        assert "over 40 passages" in printed
+        assert printed.count("160 questions") == 4
 
 
 @pytest.mark.parametrize("demo", ["LAC_demo", "MRC_demo"])

@@ -49,8 +49,8 @@ python -m paddle.distributed.launch --gpus '0' run_finetune.py --data_dir='./sen
 TINY = {
     "run_pretrain.py": "--model_size=tiny --cell_dim=13 --projection_dim=6 --filters=1:4,2:7 --batch_size=5 "
     "--unroll_steps=7 --n_negative_samples=11 --max_steps=4",
-    "word2vec_base.py": "--folds=3 --epochs=1 --lr=0.01 --weight_decay=0",
-    "run_finetune.py": "--folds=3 --epochs=1 --lr=0.01 --weight_decay=0",
+    "word2vec_base.py": "--epochs=1",
+    "run_finetune.py": "--epochs=1",
     "run_tag.py": "--epochs=1",
 }
 OTHERS_TEST = (
@@ -305,7 +305,8 @@ def test_the_reference_has_the_names_of_the_code():
     text = (PROJECT / "docs/reference.md").read_text(encoding="utf-8")
     owners = [elmo, elmo.ELMoEmbedder, elmo.ELMo, Surprisals, Tagger, Span, Classifier, Reader]
     for name, listed in re.findall(r"`(\w+)\(([\w, =.]*)\)`", text.replace("`elmo(", "`forward(")):
-        signatures = [inspect.signature(getattr(owner, name)) for owner in owners if hasattr(owner, name)]
+        found = [getattr(owner, name) for owner in owners if hasattr(owner, name)]
+        signatures = [inspect.signature(function) for function in found if callable(function)]
         parameters = set(re.findall(r"(\w+)(?:=[\w.]+)?(?:, |$)", listed))
         assert any(parameters <= set(signature.parameters) for signature in signatures), name
     for kind in (elmo.ELMoEmbedder, elmo.ELMo):

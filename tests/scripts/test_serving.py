@@ -8,7 +8,7 @@ import pytest
 from project import python_blocks
 
 from elmo import ELMoEmbedder
-from elmo_tasks import Tagger
+from elmo_tasks import Tagger, TaggerSettings
 
 TEXTS = ["The film was good .", "", "Anna saw Rome ."]
 
@@ -42,9 +42,8 @@ def call(app, method: str, path: str, content: object = None) -> tuple[int, obje
 
 def test_it_tags_as_the_library_does(tmp_path, monkeypatch):
     sentences, labels = [["Anna", "saw", "Rome"]] * 4, [["PER", "O", "LOC"]] * 4
-    tagger = Tagger.train(
-        sentences, labels, lang="en", save_dir=tmp_path / "tagger", epochs=1, hidden_dim=4, word_dim=4
-    )
+    settings = TaggerSettings(lang="en", epochs=1, hidden_dim=4, word_dim=4)
+    tagger = Tagger.train(sentences, labels, settings=settings, save_dir=tmp_path / "tagger")
     app = service(monkeypatch, tmp_path / "tagger", "tag")
     expected = [[span.to_dict() for span in spans] for spans in tagger.spans(TEXTS)]
     assert call(app, "POST", "/", {"texts": TEXTS}) == (200, expected)

@@ -5,52 +5,33 @@ import sys
 from pathlib import Path
 
 from elmo import ELMoEmbedder, models
-from elmo_tasks import Classifier, Reader, Tagger
+from elmo_tasks import Classifier, ClassifierSettings, Reader, ReaderSettings, Tagger, TaggerSettings
+
+output = Path(sys.argv[1])
 
 
-def moved(folder: Path) -> Path:
-    return Path(shutil.move(folder, folder.with_name(f"moved-{folder.name}")))
+def moved(name: str) -> Path:
+    return Path(shutil.move(output / name, output / f"moved-{name}"))
 
 
-def embed() -> int:
-    embedder = ELMoEmbedder(next(model.name for model in models("English") if model.is_installed), pool="mean")
-    (vector,) = embedder.encode([["A", "fine", "film"]])
-    assert vector.shape == embedder.shape(3)
-    assert not embedder.encode_texts([""], "zh", user_dict=["云原生 10 n"])[0].tokens
-    return embedder.dim
+embedder = ELMoEmbedder(next(model.name for model in models("English") if model.is_installed), pool="mean")
+assert embedder.encode([["A", "fine", "film"]])[0].shape == embedder.shape(3)
 
+texts, classes = ("The room was quiet and clean.", "The breakfast was cold.") * 15, ("good", "bad") * 15
+settings = ClassifierSettings(elmo="en-reviews", head="mean", epochs=5, lr=0.01)
+trained = Classifier.train(texts, classes, dev=(texts, classes), settings=settings, save_dir=output / "reviews")
+classifier = Classifier(moved("reviews"))
+assert abs(classifier.predict_proba(texts) - trained.predict_proba(texts)).max() < 1e-5
+assert classifier.score(texts, classes) == trained.scores["dev"]["accuracy"] > 0.5
 
-def classify(folder: Path) -> list[str]:
-    texts = ("The room was quiet and clean.", "The breakfast was cold.") * 15
-    classes = ("good", "bad") * 15
-    trained = Classifier.train(texts, classes, dev=(texts, classes), elmo="en-reviews", save_dir=folder, epochs=3)
-    assert trained.evaluate(texts, classes)["accuracy"] > 0.5
-    classifier = Classifier(moved(folder))
-    assert abs(classifier.probabilities(texts) - trained.probabilities(texts)).max() < 1e-5
-    return classifier.predict(texts)
+sentences = [["Anna", "lives", "in", "Paris", "."], ["Paris", "is", "large", "."]] * 9
+labels = [["B-PER", "O", "O", "B-LOC", "O"], ["B-LOC", "O", "O", "O"]] * 9
+tagging = TaggerSettings(epochs=9, lr=0.02, hidden_dim=16, n_layers=1, patience=0)
+Tagger.train(sentences, labels, dev=(sentences, labels), settings=tagging, save_dir=output / "names", progress=False)
+(spans,) = Tagger(moved("names")).spans(["Anna lives in Paris."])
 
-
-def tag(folder: Path) -> str:
-    sentences = [["Anna", "lives", "in", "Paris", "."], ["Paris", "is", "large", "."]] * 9
-    labels = [["B-PER", "O", "O", "B-LOC", "O"], ["B-LOC", "O", "O", "O"]] * 9
-    seen: list[float] = []
-    trained = Tagger.train(
-        sentences, labels, dev=(sentences, labels), epochs=9, lr=0.02, hidden_dim=16, n_layers=1, patience=0,
-        save_dir=folder, progress=lambda scores: seen.append(scores["dev"]["f1"]),
-    )  # fmt: skip
-    assert len(seen) == 9 and trained.evaluate(sentences, labels)["f1"] == max(seen) > 0.9
-    (spans,) = Tagger(moved(folder)).spans(["Anna lives in Paris."])
-    return spans[-1].text
-
-
-def read(folder: Path) -> str:
-    question, passage = "Who lives in Paris?", "Anna lives in Paris."
-    examples = [{"id": "1", "context": passage, "question": question, "answers": ["Anna"]}]
-    trained = Reader.train(examples, dev=examples, save_dir=folder, min_count=1, epochs=9, lr=0.02, hidden_dim=8)
-    assert trained.evaluate(examples)["f1"] == 1
-    return Reader(moved(folder)).answer(question, passage)[0].text
-
-
-if __name__ == "__main__":
-    output = Path(sys.argv[1])
-    print(embed(), sorted(set(classify(output / "reviews"))), tag(output / "names"), read(output / "qa"))
+question, passage, answers = "Who lives in Paris?", "Anna lives in Paris.", {"text": ["Anna"], "answer_start": [0]}
+examples = [{"id": str(k), "context": passage, "question": question, "answers": answers} for k in range(3)]
+Reader.train(examples, dev=examples, settings=ReaderSettings(epochs=9, lr=0.02, hidden_dim=8), save_dir=output / "qa")
+answer = Reader(moved("qa")).answer(question, passage)[0]
+print(embedder.dim, sorted(map(str, set(classifier.predict(texts)))), spans[-1].text, answer.text)

@@ -6,28 +6,27 @@ import re
 import pytest
 from project import PROJECT
 
-from elmo_tasks.classification import texts
+from elmo_tasks import ClassifierSettings, TaggerSettings
+from elmo_tasks.classification.data import TextReader
 from elmo_tasks.reading.data import read_passages
-from elmo_tasks.tagging.formats import SentenceReader
+from elmo_tasks.tagging.data import SentenceReader
 
-FENCE = re.compile(r"^```(tsv|csv|json|text)\n(.*?)^```$", re.M | re.S)
-
-
-def predicted(path):
-    """The text of a file, as the classifier and the tagger take it."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    ((text,),) = next(texts.iter_texts([lines], path, ["PER"], pairs=False))
-    return text
+FENCE = re.compile(r"^```(tsv|csv|json|jsonl|text)\n(.*?)^```$", re.M | re.S)
 
 
-READERS = [
-    texts.read_file,
-    texts.read_file,
-    *[lambda path: SentenceReader().read(path)] * 3,
-    read_passages,
-    read_passages,
-    predicted,
-]
+def texts(path):
+    return [(text.texts, text.label) for text in TextReader(ClassifierSettings()).read(path, "texts")]
+
+
+def sentences(data_format):
+    return lambda path: SentenceReader(TaggerSettings(data_format=data_format), "auto").read(path, "sentences")
+
+
+def passages(path):
+    return [(passage.text, passage.questions) for passage in read_passages(path)]
+
+
+READERS = [texts, texts, sentences(""), sentences("segmented"), sentences("tagged"), passages, passages, None]
 
 
 @pytest.mark.parametrize("page", ["data.md", "data_zh.md"])
@@ -40,7 +39,19 @@ def test_the_examples_of_the_page_are_read(page, tmp_path):
             path = tmp_path / f"{next(n)}.{suffix}"
             path.write_text(example, encoding="utf-8")
             contents.append(read(path))
-        assert len(contents) > 1
         for content in contents[1:]:
             assert content == contents[0], section.partition("\n")[0]
-    assert next(n) > 20
+    assert next(n) > 15
+
+
+def test_the_converters_of_the_page(tmp_path):
+    page = (PROJECT / "docs" / "data.md").read_text(encoding="utf-8")
+    functions: dict = {}
+    for block in re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S):
+        exec(block, functions)
+    values = [{"value": {"start": 0, "end": 3, "labels": ["PER"]}}, {"value": {"choices": ["x"]}}]
+    task = {"data": {"text": "Ann ran."}, "annotations": [{"result": values}]}
+    (made,) = functions["from_label_studio"]([task])
+    lines = functions["from_lines"](["Ann ran .\tB-PER O O\n"])
+    expected = SentenceReader(TaggerSettings(), "en").read(list(lines), "sentences")
+    assert SentenceReader(TaggerSettings(), "en").read([made], "sentences") == expected

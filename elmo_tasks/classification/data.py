@@ -1,0 +1,159 @@
+"""Labelled texts, and pairs of texts: files, tables and lists. The formats of files: see elmo_tasks/records.py."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import train_test_split
+
+from elmo_core.checks import as_list
+from elmo_core.files import disk
+from elmo_core.messages import UserError, format_count
+from elmo_core.text.text_files import line_groups
+from elmo_core.text.tokenise import Tokeniser
+from elmo_tasks.classification.network import FORMATS, ClassifierSettings
+from elmo_tasks.records import (
+    Label,
+    check_label,
+    check_text,
+    ending,
+    is_table,
+    read_records,
+    same_length,
+    table_records,
+    value_of,
+)
+from elmo_tasks.trainer import HELD_OUT
+
+USUAL = (("text", "sentence", "text_a", "sentence1"), ("label",), ("text2", "text_b", "sentence2"))  # names of columns
+POLARITY = (
+    ("rt-polarity.pos", "positive"),
+    ("rt-polarity.neg", "negative"),
+)  # in the published order
+
+
+@dataclass
+class Text:
+    """A text, or a pair of texts, and its label, if this is known. tokens: of each text. where: its file and line."""
+
+    texts: tuple[str, ...]
+    label: Label | None = None
+    where: str = field(default="", repr=False)
+    tokens: tuple[list[str], ...] = field(default=(), repr=False)
+
+
+def as_text(value: Any, where: str) -> Text:
+    """A text, from a string, or a pair, from two."""
+    parts = [value] if isinstance(value, str) else as_list(value) or [value]
+    if len(parts) > 2:
+        raise UserError(f"{where}: found {len(parts)} texts, {value!r:.60}, expected one, or two.")
+    return Text(tuple(" ".join(check_text(part, where).split()) for part in parts), None, where)
+
+
+class TextReader:
+    """Reads labelled texts, as the settings say."""
+
+    def __init__(self, settings: ClassifierSettings):
+        columns = settings.columns
+        self.columns = [str(name) for name in (columns.split(",") if isinstance(columns, str) else columns or ())]
+        self.data_format = settings.data_format
+        if columns and (len(self.columns) not in (2, 3) or len(set(self.columns)) < len(self.columns)):
+            raise UserError(f"`columns` is {columns!r}, expected TEXT,LABEL or, of pairs, TEXT,LABEL,TEXT2.")
+
+    def read(self, data: Any, name: str) -> list[Text]:
+        """The texts of a file, of a table, or of a pair of texts and labels. name: of the argument."""
+        if isinstance(data, str | Path) or is_table(data):
+            is_file = isinstance(data, str | Path)
+            records = self._records(Path(data)) if is_file else table_records(data, name)
+            texts = [self._labelled(record, where) for where, record in records]
+        else:
+            data = data if isinstance(data, tuple | list) and len(data) == 2 else (data, None)
+            pairs = enumerate(zip(*same_length(*data, (name, f"labels of {name}")), strict=True))
+            texts = [self._with_label(as_text(text, f"{name} {k}"), label) for k, (text, label) in pairs]
+        if not texts:
+            raise UserError(f"{data}: there are no texts.")
+        return texts
+
+    def read_unlabelled(self, path: Path | None, pairs: bool) -> Iterator[Text | None]:
+        """Yield the texts of a file, or of standard input: of its lines, None if blank, or of records without labels."""
+        if path and (self.data_format or ending(path)) in FORMATS:
+            for where, record in self._records(path):
+                names = self._names(record, where, [0, 2] if pairs else [0])
+                yield as_text([value_of(record, name, where) for name in names], where)
+            return
+        for number, line in enumerate(chain.from_iterable(line_groups(path)), 1):
+            where = f"{path or 'standard input'}:{number}"
+            yield as_text(line.split("\t") if pairs else line, where) if line.strip() else None
+
+    def _records(self, path: Path) -> Iterator:
+        names = self.columns or [name for names in USUAL for name in names]
+        is_numbered = all(map(str.isdecimal, names))
+        unnamed = () if self.columns else [usual[0] for usual in USUAL]
+        return read_records(path, () if is_numbered else names, self.data_format, unnamed)
+
+    def _labelled(self, record: Mapping[str, Any], where: str) -> Text:
+        text, label, *text2 = self._names(record, where)
+        values = [value_of(record, name, where) for name in (text, *text2)]
+        return self._with_label(as_text(values, where), value_of(record, label, where))
+
+    def _with_label(self, text: Text, label: Any) -> Text:
+        text.label = check_label(label, text.where)
+        return text
+
+    def _names(self, record: Mapping[str, Any], where: str, roles: Sequence[int] = (0, 1, 2)) -> list[str]:
+        """The columns of a record. roles: text, label, second text."""
+        keys = {str(key).lower() for key in record}
+        found = self.columns or [next((name for name in names if name in keys), "") for names in USUAL]
+        names = [found[k] for k in roles if k < len(found) and (found[k] or k < 2)]
+        if "" in names or (2 in roles and 1 not in roles and len(names) < 2):
+            raise UserError(
+                f"{where}: found the columns {', '.join(map(str, record))!s:.80}, expected text and label and, of pairs, "
+                "text2. Set `columns` to their names or, of a .tsv without a header, numbers: TEXT,LABEL[,TEXT2]."
+            )
+        return names
+
+
+def tokenise(text: Text, tokeniser: Tokeniser, maximum: int) -> bool:
+    """Set the tokens of a text. Returns whether there are more than the maximum, which are left out."""
+    tokens = [tokeniser(part) for part in text.texts]
+    text.tokens = tuple(part[:maximum] for part in tokens)
+    return any(len(part) > maximum for part in tokens)
+
+
+def hold_out(texts: Sequence[Text], seed: int) -> tuple[list[Text], list[Text]]:
+    """Split texts into a training set and a dev set, which is a tenth with texts of every class."""
+    labels = [text.label for text in texts]
+    size = max(ceil(HELD_OUT * len(texts)), len(set(labels)))
+    try:
+        return train_test_split(texts, test_size=size, stratify=labels, random_state=seed)
+    except ValueError as error:
+        counts = f"{format_count(len(texts), 'texts')} of {len(set(labels))} classes"
+        raise UserError(
+            f"{counts} are too few to hold some out ({error}). Give `dev`, or remove rare classes."
+        ) from error
+
+
+def read_polarity(folder: Path) -> tuple[list[str], list[str]]:
+    """The reviews of the sentence polarity dataset v1, which are in Latin-1, and their labels."""
+    reviews, labels = [], []
+    for name, label in POLARITY:
+        disk.check_input(
+            folder / name, "the sentence polarity dataset v1, which `bash download_data.sh polarity` fetches"
+        )
+        lines = (folder / name).read_text(encoding="latin-1").split("\n")
+        new = [line for line in lines if line.strip()]
+        reviews += new
+        labels += [label] * len(new)
+    return reviews, labels
+
+
+def published_split(reviews: Sequence[str], labels: Sequence[str], seed: int) -> tuple[Any, Any]:
+    """The training and test reviews of the published scripts, each with its labels: nine tenths, and one."""
+    train, test, train_labels, test_labels = train_test_split(
+        np.array(reviews), np.array(labels), test_size=HELD_OUT, random_state=seed
+    )
+    return (train, train_labels), (test, test_labels)

@@ -1,0 +1,50 @@
+"""The classifier in scikit-learn."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.classification.network import ClassifierSettings
+
+
+class ELMoClassifier(ClassifierMixin, BaseEstimator):
+    """A `Classifier` for `cross_val_score`, `GridSearchCV` and pipelines. It classifies texts, or pairs of texts.
+
+        cross_val_score(ELMoClassifier(head="mean"), texts, labels, cv=5)
+
+    Its parameters are the fields of `ClassifierSettings`, of which `elmo` is "en-reviews" here, and `device`. With an `ELMo`
+    layer and its cache as `elmo`, vectors are computed once for all folds.
+    """
+
+    def __init__(self, *, elmo: Any = "en-reviews", device: str = "auto", **settings: Any):
+        self.device = device
+        for name, value in vars(ClassifierSettings(elmo=elmo, **settings)).items():
+            setattr(self, name, value)
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return sorted(["device", *(field.name for field in fields(ClassifierSettings))])
+
+    def fit(self, X: Sequence, y: Sequence) -> "ELMoClassifier":
+        values = self.get_params(deep=False)
+        device = values.pop("device")
+        self.classifier_ = Classifier.train(X, y, settings=ClassifierSettings(**values), progress=False, device=device)
+        self.classes_ = np.array(self.classifier_.classes)
+        return self
+
+    def predict(self, X: Sequence) -> np.ndarray:
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def predict_proba(self, X: Sequence) -> np.ndarray:
+        check_is_fitted(self)
+        return self.classifier_.predict_proba(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array, tags.non_deterministic = True, False, False
+        return tags

@@ -1,0 +1,386 @@
+"""The inputs of a task's network: vectors of tokens from ELMo, from a file, learnt with the task, and of their characters.
+
+    tokens ─┬─▶ ELMo's layers ─▶ mixed or concatenated ─▶ dropout ─┐
+            ├─▶ a file's vectors ─┐                                ├─▶ x (B, T, D)
+            ├─▶ words learnt ─────┼─▶ dropout ─────────────────────┘
+            └─▶ character CNN ────┘
+
+Letters: B rows, T tokens, L layers, P projection of the biLM.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import elmo
+from elmo_core.config import ELMoConfig
+from elmo_core.files.word_vectors import find_word_vectors, load_word_vectors
+from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.messages import UserError, log
+from elmo_core.network.char_cnn import CharCNN
+from elmo_core.text.characters import CharTable
+from elmo_core.text.tokens import UNK_ID, Tokens, Vocabulary, pad_rows
+from elmo_core.weights import model_files, published
+from elmo_tasks.settings import ELMoSettings
+
+nn = paddle.nn
+
+CHAR_CNN = ELMoConfig(filters=((2, 32), (3, 64), (4, 64)), n_highway=0, projection_dim=160)  # learnt with the task
+UNIFORM = nn.initializer.Uniform(-0.1, 0.1)
+BILM = "inputs.elmo."  # prefix of ELMo's weights in a network
+
+
+@dataclass
+class Rows:
+    """B rows of tokens.
+
+    sentences: of each row, those that ELMo reads; None: the row itself. positions: of each token (T,), that of what ELMo
+    and the file's vectors look up for it, in the row's sentences one after another.
+    """
+
+    tokens: Sequence[Sequence[str]]
+    sentences: Sequence[Sequence[Sequence[str]]] | None = None
+    positions: Sequence[np.ndarray] = field(default_factory=list)
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        return np.array(list(map(len, self.tokens)), np.int64)
+
+    @cached_property
+    def steps(self) -> int:
+        """T of the batch, at least 1."""
+        return max(1, self.lengths.max(initial=0))
+
+    @cached_property
+    def mask(self) -> np.ndarray:
+        """The mask (B, T), float32, 0 at padding."""
+        return (np.arange(self.steps) < self.lengths[:, None]).astype(np.float32)
+
+    @cached_property
+    def units(self) -> list[list[str]]:
+        """Of each token, the word that the file's vectors look up."""
+        if self.sentences is None:
+            return [list(row) for row in self.tokens]
+        flat = [[word for sentence in row for word in sentence] for row in self.sentences]
+        return [[words[k] for k in places] for words, places in zip(flat, self.positions, strict=True)]
+
+    def padded(self, values: Iterable[Sequence[int]]) -> np.ndarray:
+        """A number of each token, padded with zeros: (B, T) int64."""
+        return pad_rows(np.concatenate([np.zeros(0, np.int64), *values]), self.lengths, self.steps)
+
+    def gathered(self, x: paddle.Tensor, index: np.ndarray) -> paddle.Tensor:
+        """Rows (B, T, D) of x (N, D), by their numbers (B, T)."""
+        return paddle.gather(x, to_tensor(index.ravel())).reshape([*index.shape, x.shape[-1]])
+
+
+@dataclass
+class TokenVectors:
+    """x: the input (B, T, D) or, pooled, (B, D). elmo: further ELMo vectors (B, T, .), of "output". mask: (B, T)."""
+
+    x: paddle.Tensor
+    elmo: paddle.Tensor | None
+    mask: paddle.Tensor
+
+
+class FileVectors:
+    """The vectors of a file. A word without one gets that of its lower case, else zeros, or random numbers of its own.
+
+    table: (n, D) float32, of the words. random: draw vectors for unknown words, with the seed.
+    """
+
+    def __init__(self, words: Sequence[str], table: np.ndarray, random: bool = False, seed: int = 0):
+        self.words, self.table, self.seed = words, table, seed
+        self.index = {word: k for k, word in enumerate(words)}
+        self.dim = table.shape[1]
+        self.bound = np.sqrt(3) * float(table.std(dtype=np.float64)) if random else 0.0  # of draws of the same variance
+        self._drawn: dict[str, np.ndarray] = {}
+
+    @classmethod
+    def from_file(cls, path: str | Path, limit: int | None = None) -> "FileVectors":
+        """Read a file in word2vec's or GloVe's format. If only FILE.gz exists, that is read."""
+        vectors = load_word_vectors(find_word_vectors(Path(path)), limit)
+        return cls(vectors.index_to_key, vectors.vectors)
+
+    def row(self, word: str) -> int:
+        """The number of a word's row, -1 if it has none."""
+        return self.index.get(word, self.index.get(word.lower(), -1))
+
+    def _draw(self, word: str) -> np.ndarray:
+        if word not in self._drawn:
+            number = int.from_bytes(hashlib.sha1(word.encode("utf-8")).digest()[:8], "big")
+            draw = np.random.default_rng([self.seed, number])
+            self._drawn[word] = draw.uniform(-self.bound, self.bound, self.dim).astype(np.float32)
+        return self._drawn[word]
+
+    def lookup(self, rows: Rows) -> np.ndarray:
+        """Vectors (B, T, D), float32."""
+        out = np.zeros((*rows.mask.shape, self.dim), np.float32)
+        for vectors, words in zip(out, rows.units, strict=True):
+            numbers = np.array([self.row(word) for word in words], np.int64)
+            vectors[: len(words)][numbers >= 0] = self.table[numbers[numbers >= 0]]
+            for k in np.flatnonzero(numbers < 0).tolist() if self.bound else ():
+                vectors[k] = self._draw(words[k])
+        return out
+
+    def log_coverage(self, words: Iterable[str]) -> None:
+        """Log the share of words that have no vector."""
+        numbers = [self.row(word) for word in words]
+        log.info(
+            f"word vectors: {len(self.words):,} of {self.dim} dimensions; {numbers.count(-1) / max(1, len(numbers)):.2%} of "
+            f"the tokens have none ({'random ones' if self.bound else 'zeros'})."
+        )
+
+
+class LearntWords(nn.Layer):
+    """Embeddings of the words of the training data. In training, a word seen n times becomes <UNK> with 1 / (n + 1).
+
+    Its random numbers are Paddle's. lr_factor: on the learning rate. is_offset: they begin with zeros, and are added to
+    the vectors of a file; nothing becomes <UNK>.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, dim: int, lr_factor: float = 1.0, is_offset: bool = False):
+        super().__init__()
+        self.vocabulary, self.is_offset = vocabulary, is_offset
+        initial = nn.initializer.Constant(0.0) if is_offset else UNIFORM
+        rate = paddle.ParamAttr(initializer=initial, learning_rate=lr_factor)
+        self.embedding = nn.Embedding(len(vocabulary), dim, weight_attr=rate)
+        self._unknown = np.zeros(len(vocabulary))  # the probability of each word
+
+    def count(self, words: Iterable[str]) -> None:
+        """Count the words of the training data."""
+        counts = Counter(words)
+        self._unknown = np.array([1 / (1 + counts[word]) for word in self.vocabulary.tokens])
+
+    def forward(self, rows: Rows) -> paddle.Tensor:
+        ids = rows.padded(self.vocabulary.ids(list(row)) for row in rows.tokens)
+        if self.training and not self.is_offset:
+            ids[(paddle.rand(ids.shape).numpy() < self._unknown[ids]) & (ids > UNK_ID)] = UNK_ID
+        x = self.embedding(to_tensor(ids))
+        return x * to_tensor((ids > UNK_ID).astype(np.float32)).unsqueeze(-1) if self.is_offset else x
+
+
+class LearntCharacters(nn.Layer):
+    """A character CNN, computed once per distinct token."""
+
+    def __init__(self):
+        super().__init__()
+        self.cnn = CharCNN(CHAR_CNN)
+
+    def forward(self, rows: Rows) -> paddle.Tensor:
+        row_of: dict[str, int] = {}
+        numbers = [[row_of.setdefault(token, len(row_of)) for token in row] for row in rows.tokens]
+        table = CharTable(row_of)
+        order = np.argsort(table.lengths, kind="stable")
+        features = self.cnn(Tokens(table.rows(order), table.lengths[order].astype(np.int32)))  # (N, D)
+        return rows.gathered(features, np.argsort(order)[rows.padded(numbers)])
+
+
+@dataclass
+class PretrainedELMo:
+    """The ELMo that a model is built from. name: of a bundled or published one. layer: a frozen one of the user's own."""
+
+    bilm: elmo.BiLM
+    vocabulary: Vocabulary | None
+    words: Sequence[str]  # by decreasing frequency, if they are known
+    name: str | None = None
+    layer: elmo.ELMo | None = None
+
+    @classmethod
+    def load(cls, source: Any) -> "PretrainedELMo | None":
+        """Load a checkpoint, or a model by name; or take an ELMo layer, which shares its cache. None is no ELMo."""
+        if source is None:
+            return None
+        if isinstance(source, elmo.ELMo):
+            if source.trainable:
+                raise UserError(
+                    "`elmo` is a trainable ELMo layer. Expected a frozen one, a checkpoint, or a model's name."
+                )
+            words = source.vocabulary.words if source.vocabulary else ()
+            return cls(source.bilm, source.vocabulary, words, layer=source)
+        prefix = model_files.resolve_name(source).resolve()
+        return cls(*elmo.load_bilm(prefix), model_files.vocabulary_words(prefix), published.name_of(prefix))
+
+    def make_layer(self, settings: ELMoSettings, **options: Any) -> elmo.ELMo:
+        """Build a layer without mixes or dropout. options: of `elmo.ELMo`."""
+        if self.layer and not settings.elmo_trainable:
+            return self.layer
+        bilm = self.bilm
+        if self.layer:  # the user's own stays as it is
+            bilm = elmo.make_bilm(bilm.config, elmo.weights_of(bilm))
+        return elmo.ELMo((bilm, self.vocabulary), 0, dropout=0.0, layers=settings.layers, **options)
+
+
+class TokenInputs(nn.Layer):
+    """All inputs that the settings ask for.
+
+    settings: of ELMo and words. words: of the training data, which are learnt; None: none. elmo_at: where the network reads
+    ELMo, each with a mix of its own if layers are mixed: "input" is part of x, "output" is returned separately.
+    pool: None, or "mean": x is the mean over each row's tokens. standardised: by the statistics that `standardise` sets,
+    which makes learning rates comparable across inputs, and mixes independent of scale. trainable: the biLM, and the changes
+    of a file's vectors, if the settings say so; else only after `tune`.
+    """
+
+    def __init__(
+        self,
+        settings: Any,
+        words: Vocabulary | None = None,
+        vectors: FileVectors | None = None,
+        pretrained: PretrainedELMo | None = None,
+        dropout: float = 0.0,
+        elmo_at: Sequence[str] = ("input",),
+        pool: str | None = None,
+        standardised: bool = False,
+        trainable: bool = True,
+    ):
+        super().__init__()
+        self.settings, self.vectors, self.dropout, self.pool = settings, vectors, dropout, pool
+        is_tuned = settings.elmo_trainable and trainable
+        self.elmo = pretrained and pretrained.make_layer(settings, trainable=is_tuned, pool=pool)
+        self.elmo_at = list(elmo_at) if self.elmo else []
+        self.dim, sizes = 0, []
+        if self.elmo:
+            choice, dim = self.elmo.choice, self.elmo.layer_dim
+            is_mixed = choice.how == "mix"
+            self.elmo_dim = dim if is_mixed else dim * choice.n_layers
+            self.mixes = nn.LayerList(elmo.ScalarMix(choice.n_layers) for _ in self.elmo_at if is_mixed)
+            self.dim += self.elmo_dim * ("input" in self.elmo_at)
+            sizes.append((choice.n_layers, dim))
+        is_offset = getattr(settings, "word_vectors_trainable", False) and vectors is not None
+        self.words = self.characters = None
+        if vectors:
+            self.dim += vectors.dim
+            sizes.append((1, vectors.dim))
+        if words and (settings.word_dim or is_offset):
+            dim = vectors.dim if is_offset else settings.word_dim
+            self.words = LearntWords(words, dim, settings.emb_lr_factor, is_offset)
+            self.words.embedding.weight.stop_gradient = is_offset and not trainable
+            self.dim += 0 if is_offset else dim
+        if settings.char_cnn:
+            self.characters = LearntCharacters()
+            self.dim += CHAR_CNN.projection_dim
+        self.statistics = nn.LayerList(_Statistics(*size) for size in sizes if standardised)
+        if not self.dim and not self.elmo:
+            raise UserError("the network has no input. Set `elmo`, `word_vectors`, `word_dim` or `char_cnn`.")
+
+    def cache(self, rows: Iterable[Rows]) -> None:
+        """Compute what a frozen ELMo gives for rows that recur in every epoch."""
+        if self.elmo and not self.elmo.trainable:
+            sentences = (s for part in rows for row in (part.sentences or [part.tokens]) for s in row)
+            self.elmo.cache(sentences, self.settings.cache_gb)
+
+    def tune(self, word_dropout: float = 0.0, layer_dropout: float = 0.0) -> None:
+        """From now on, train all that the settings say, with these rates of dropout in the biLM, see `elmo.ELMo`."""
+        if self.words:
+            self.words.embedding.weight.stop_gradient = False
+        if self.elmo and self.settings.elmo_trainable:
+            self.elmo.clear_cache()
+            self.elmo.trainable, self.elmo.word_dropout, self.elmo.layer_dropout = True, word_dropout, layer_dropout
+            for weight in self.elmo.parameters():
+                weight.stop_gradient = False
+
+    def forward(self, rows: Rows) -> TokenVectors:
+        mask, outputs, elmo_output = to_tensor(rows.mask), [], None
+        fixed = self._fixed(rows)
+        if self.elmo:
+            layers, dropout = fixed.pop(0), self.settings.elmo_dropout
+            mixes = self.mixes or [lambda layers: paddle.concat(layers, axis=-1)] * len(self.elmo_at)
+            keep = 1.0 if self.pool else mask.unsqueeze(-1)
+            elmos = [nn.functional.dropout(mix(layers) * keep, dropout, training=self.training) for mix in mixes]
+            by_place = dict(zip(self.elmo_at, elmos, strict=True))
+            outputs += [by_place["input"]] if "input" in by_place else []
+            elmo_output = by_place.get("output")
+        others = [layers[0] for layers in fixed]
+        if self.words:
+            x = self._pooled(self.words(rows), mask)
+            others[-1:] = [others[-1] + x] if self.words.is_offset else [*others[-1:], x]
+        if self.characters:
+            others.append(self._pooled(self.characters(rows), mask))
+        if others:
+            x = paddle.concat(others, axis=-1)
+            outputs.append(nn.functional.dropout(x, self.dropout, training=self.training))
+        x = paddle.concat(outputs, axis=-1) if outputs else paddle.zeros([*mask.shape, 0])
+        if not self.pool:
+            x = x * mask.unsqueeze(-1)
+        return TokenVectors(x, elmo_output, mask)
+
+    def _fixed(self, rows: Rows, standardised: bool = True) -> list[list[paddle.Tensor]]:
+        """The layers of ELMo, and the file's vectors as a list of one, if there are these: (B, T, D) or, pooled, (B, D)."""
+        sources = [self._elmo_layers(rows)] if self.elmo else []
+        if self.vectors:
+            sources.append([self._pooled(to_tensor(self.vectors.lookup(rows)), to_tensor(rows.mask))])
+        if self.statistics and standardised:
+            sources = [part(layers) for part, layers in zip(self.statistics, sources, strict=True)]
+        return sources
+
+    def _elmo_layers(self, rows: Rows) -> list[paddle.Tensor]:
+        if not rows.lengths.any():
+            shape = [len(rows.tokens)] if self.pool else rows.mask.shape
+            return [paddle.zeros([*shape, self.elmo.layer_dim])] * self.elmo.choice.n_layers
+        if rows.sentences is None:
+            layers, mask = self.elmo.layers(rows.tokens)
+            return layers if self.elmo.pool else [self._pooled(x, mask) for x in layers]
+        numbers: dict[tuple[str, ...], int] = {}
+        places = [[numbers.setdefault(tuple(sentence), len(numbers)) for sentence in row] for row in rows.sentences]
+        layers, mask = self.elmo.layers(list(numbers))  # (S, W, 2P)
+        width, index = mask.shape[1], []
+        for row, sentences, positions in zip(places, rows.sentences, rows.positions, strict=True):
+            flat = [k * width + np.arange(len(s)) for k, s in zip(row, sentences, strict=True)]
+            index.append(np.concatenate([np.zeros(0, np.int64), *flat])[positions])
+        padded = rows.padded(index)
+        return [rows.gathered(x.reshape([-1, x.shape[-1]]), padded) for x in layers]
+
+    def _pooled(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
+        """The mean over the tokens, if the network reads means."""
+        if not self.pool:
+            return x
+        return (x * mask.unsqueeze(-1)).sum(axis=1) / mask.sum(axis=1, keepdim=True).clip(1)
+
+    @paddle.no_grad()
+    def standardise(self, batches: Iterable[Rows], maxima: bool = False) -> None:
+        """Set the statistics of ELMo's layers and the file's vectors to those of tokens or, if pooled, of rows' means.
+
+        maxima: to those of rows' maxima, for a network that reads these.
+        """
+        totals = [np.zeros((3, *part.mean.shape)) for part in self.statistics]  # number, sum, sum of squares
+        for rows in batches:
+            for layers, total in zip(self._fixed(rows, standardised=False), totals, strict=True):
+                x = np.stack([layer.numpy() for layer in layers]).astype(np.float64)
+                if maxima:
+                    x = np.where(rows.mask[..., None] > 0, x, -np.inf).max(axis=2)[:, rows.lengths > 0]
+                elif not self.pool:
+                    x = x[:, rows.mask > 0]  # (L, n, D)
+                total += np.stack([np.full_like(total[0], x.shape[1]), x.sum(axis=1), (x**2).sum(axis=1)])
+        for part, (number, sums, squares) in zip(self.statistics, totals, strict=True):
+            mean = sums / np.maximum(number, 1)
+            variance = np.maximum(squares / np.maximum(number, 1) - mean**2, 0)
+            part.mean.set_value(mean.astype(np.float32))
+            part.deviation.set_value((np.sqrt(variance) + 1e-6).astype(np.float32))
+
+    def penalty(self) -> paddle.Tensor:
+        """The penalty on the weights of mixed layers, which pulls these towards equal ones."""
+        squares = ((mix.scalars**2).sum() for mix in (self.mixes if self.elmo else ()))
+        return self.settings.elmo_l2_coef * sum(squares, paddle.zeros([]))
+
+    def mix_weights(self) -> dict[str, dict[str, list[float] | float]]:
+        """The weights of ELMo's mixed layers, which sum to 1, and gamma, by place."""
+        pairs = zip(self.elmo_at, self.mixes if self.elmo else (), strict=False)  # concatenated layers have no mix
+        softmax = nn.functional.softmax
+        return {at: {"layers": softmax(mix.scalars).tolist(), "gamma": mix.gamma.item()} for at, mix in pairs}
+
+
+class _Statistics(nn.Layer):
+    """Standardises layers (..., D) by their means and deviations in the training data."""
+
+    def __init__(self, n_layers: int, dim: int):
+        super().__init__()
+        self.register_buffer("mean", paddle.zeros([n_layers, dim]))
+        self.register_buffer("deviation", paddle.ones([n_layers, dim]))
+
+    def forward(self, layers: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
+        return [(x - self.mean[k]) / self.deviation[k] for k, x in enumerate(layers)]

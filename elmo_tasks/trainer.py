@@ -1,0 +1,321 @@
+"""The trainer of all tasks: Adam on shuffled batches; the epoch that scores best on the dev set is kept."""
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha1
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from tqdm.auto import tqdm
+
+import elmo
+from elmo_core.config import differences
+from elmo_core.files.tensors import read_metadata, read_tensors, write_tensors
+from elmo_core.machine import versions
+from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError, format_duration, log
+from elmo_core.network.optimizer import Adam
+from elmo_core.text.tokens import shuffled_batches
+from elmo_tasks.inputs import BILM
+from elmo_tasks.settings import TrainingSettings
+
+HELD_OUT = 0.1  # share of the training data that replaces a missing dev set
+PROGRESS_SECONDS = 20  # between log lines within an epoch
+STATE = "training-{}.safetensors"  # in the model's folder, of each `fit`
+Progress = Callable[[dict[str, Any]], object]  # receives the scores of each epoch
+
+
+class Score(Protocol):
+    """Scores of a model: `value` selects the best epoch, `summary` is for the log, `to_dict()` for JSON."""
+
+    @property
+    def value(self) -> float: ...
+
+    @property
+    def summary(self) -> str: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+    def table(self) -> str:
+        """Lines for the terminal."""
+
+
+class Trainable(Protocol):
+    """A task, as `fit` sees it. Examples are of any type; their `repr` tells them apart. See `elmo_tasks.task.Task`."""
+
+    settings: Any
+    network: paddle.nn.Layer
+
+    def length(self, example: Any) -> int: ...
+
+    def collate(self, examples: Sequence[Any]) -> Any: ...
+
+    def loss(self, batch: Any) -> paddle.Tensor: ...
+
+    def evaluated(self, examples: Sequence[Any]) -> Score: ...
+
+    def trained_weights(self) -> dict[str, paddle.Tensor]: ...
+
+
+@dataclass
+class Best:
+    """The best epoch, its score on the dev set, and its weights; the duration of the training in seconds."""
+
+    epoch: int
+    score: Score
+    weights: dict[str, np.ndarray]
+    seconds: float = 0.0
+
+
+def hold_out(examples: Sequence[Any], seed: int) -> tuple[list[Any], list[Any]]:
+    """Split examples at random into a training set and a dev set, which is a tenth."""
+    if len(examples) < 2:
+        raise UserError("there is only one example to train on: give `dev`, or more examples.")
+    order = np.random.default_rng(seed).permutation(len(examples))
+    n = max(1, round(len(order) * HELD_OUT))
+    return [examples[k] for k in order[n:]], [examples[k] for k in order[:n]]
+
+
+def fit(
+    task: Trainable,
+    train: Sequence[Any],
+    dev: Sequence[Any],
+    settings: TrainingSettings,
+    folder: Path | None = None,
+    resume: bool = False,
+    progress: Progress | bool = True,
+    phase: int = 1,
+) -> Best:
+    """Train the task's network, and load the weights of its best epoch into it.
+
+    folder: the state is saved there after each epoch. resume: continue from that, if it is there. phase: the number of this
+    training, of a task that calls `fit` several times. progress: called with the scores of each epoch; False: no bar.
+    """
+    file = folder / STATE.format(phase) if folder else None
+    state = State(task, settings, train, dev)
+    if file and resume and file.exists():
+        state.load(file)
+    elif phase > 1:  # what it begins with may remain the best
+        state.best = Best(0, task.evaluated(dev), _numpy(task.trained_weights()))
+    start, lengths = time.perf_counter() - state.seconds, list(map(task.length, train))
+    with _bar(settings.epochs, progress) as bar, _saying_what_is_left(state, file):
+        for epoch in range(state.epoch + 1, settings.epochs + 1):
+            if settings.patience and epoch - 1 - state.best_epoch >= settings.patience:
+                break
+            loss = run_epoch(task, train, shuffled_batches(lengths, settings.batch_size, state.random), state, epoch)
+            with state.average.applied():
+                score = task.evaluated(dev)
+                if state.best is None or score.value > state.best.score.value:
+                    state.best = Best(epoch, score, _numpy(task.trained_weights()))
+            state.epoch, state.seconds = epoch, time.perf_counter() - start
+            state.log(loss, score)
+            if file:
+                state.save(file)
+            bar.update()
+            if callable(progress):
+                values = {"epoch": epoch, "phase": phase, "loss": loss, "seconds": state.seconds}
+                progress({**values, "dev": score.to_dict()})
+    best = state.best or Best(0, task.evaluated(dev), _numpy(task.trained_weights()))  # without epochs
+    elmo.set_weights(task.trained_weights(), best.weights, "the best epoch")
+    best.seconds = time.perf_counter() - start
+    return best
+
+
+def run_epoch(
+    task: Trainable, train: Sequence[Any], batches: Sequence[np.ndarray], state: "State", epoch: int
+) -> float:
+    """Train on every batch. Returns the mean loss, which is finite."""
+    settings, optimizer = state.settings, state.optimizer
+    task.network.train()
+    losses, last_log = [], time.perf_counter()
+    for step, rows in enumerate(batches):
+        if time.perf_counter() - last_log > PROGRESS_SECONDS:
+            last_log = time.perf_counter()
+            log.info(f"epoch {epoch:>2}  step {step:,}/{len(batches):,}  loss {losses[-1].item():.4f}")
+        optimizer.lr = learning_rate(settings, (epoch - 1 + step / len(batches)) / settings.epochs)
+        loss = task.loss(task.collate([train[k] for k in rows]))
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        state.average.update()
+        losses.append(loss.detach())  # read only at the end: reading makes a GPU wait
+    mean = float(paddle.stack(losses).mean())
+    if not math.isfinite(mean) or not all(bool(w.isfinite().all()) for w in task.trained_weights().values()):
+        raise UserError(f"the loss became {mean:.3g}, or weights are not finite, in epoch {epoch}: use a lower `lr`.")
+    return mean
+
+
+def learning_rate(settings: TrainingSettings, share: float) -> float:
+    """The learning rate when a share of the training is done."""
+    warmup, final = settings.warmup, settings.final_lr
+    if share < warmup:
+        return settings.lr * max(share, 0.01) / warmup
+    return settings.lr * (final + (1 - final) * (1 - share) / (1 - warmup))
+
+
+def make_optimizer(network: paddle.nn.Layer, settings: Any) -> Adam:
+    """Adam for all weights that are trained; those of ELMo have a learning rate of their own, and no decay."""
+    weights, decay = dict(network.named_parameters()), {}
+    for name, weight in weights.items():
+        if name.startswith(BILM):
+            weight.optimize_attr["learning_rate"] = settings.elmo_lr / settings.lr
+        elif name.endswith(".weight") and "embedding" not in name and settings.weight_decay:
+            decay[name] = settings.weight_decay
+    return Adam(weights.items(), settings.lr, settings.max_grad_norm, decay)
+
+
+class State:
+    """All that the rest of a training depends on. Saved after each epoch, it continues the training bit for bit."""
+
+    def __init__(self, task: Trainable, settings: TrainingSettings, train: Sequence[Any], dev: Sequence[Any]):
+        self.task, self.settings, self.dev = task, settings, dev
+        self.identity = training_identity(task, train, dev)
+        self.optimizer = make_optimizer(task.network, settings)
+        self.average = WeightAverage(task.trained_weights(), settings.ema)
+        self.random = np.random.default_rng(settings.seed)
+        self.epoch, self.seconds, self.best = 0, 0.0, None
+
+    @property
+    def best_epoch(self) -> int:
+        return self.best.epoch if self.best else 0
+
+    def log(self, loss: float, score: Score) -> None:
+        star = "*" if self.best_epoch == self.epoch else " "
+        left = format_duration(self.seconds / self.epoch * (self.settings.epochs - self.epoch))
+        times = f"{format_duration(self.seconds)}, at most {left} left"
+        epochs = self.settings.epochs
+        log.info(f"epoch {self.epoch:>2}/{epochs}  loss {loss:7.3f}  dev {score.summary} {star}  {times}")
+
+    def save(self, file: Path) -> None:
+        parts = {
+            "weights": _numpy(self.task.trained_weights()),
+            "best": self.best.weights,
+            "average": _numpy(self.average.averages),
+            "optimizer": _numpy(self.optimizer.state_dict()),
+        }
+        values = {
+            "epoch": self.epoch,
+            "seconds": self.seconds,
+            "best": self.best.epoch,
+            "steps": self.average.steps,
+            "random": self.random.bit_generator.state,
+            "paddle_random": versions.random_states(paddle),
+            "identity": self.identity,
+        }
+        tensors = {f"{part}/{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+        write_tensors(file, tensors, {"state": json.dumps(values)})
+
+    def load(self, file: Path) -> None:
+        """Restore what `save` has written, and score the best epoch again."""
+        values, tensors = json.loads(read_metadata(file)["state"]), read_tensors(file)
+        check_identity(file.parent, values["identity"], self.identity)
+        parts: dict[str, dict[str, np.ndarray]] = {"average": {}}
+        for name, array in tensors.items():
+            part, _, name = name.partition("/")
+            parts.setdefault(part, {})[name] = array
+        weights = self.task.trained_weights()
+        elmo.set_weights(weights, parts["best"], str(file))
+        self.best = Best(values["best"], self.task.evaluated(self.dev), parts["best"])
+        elmo.set_weights(weights, parts["weights"], str(file))
+        elmo.set_weights(self.average.averages, parts["average"], str(file))
+        self.optimizer.set_state_dict(parts["optimizer"])
+        self.epoch, self.seconds, self.average.steps = values["epoch"], values["seconds"], values["steps"]
+        self.random.bit_generator.state = values["random"]
+        if values["paddle_random"]:
+            versions.set_random_states(paddle, values["paddle_random"])
+        else:
+            paddle.seed(self.settings.seed + self.epoch)
+            log.warning("Paddle 2.6 cannot restore its random generator: dropout differs from an uninterrupted run.")
+        log.info(
+            f"resumed after epoch {self.epoch}. The best so far is {self.best.epoch}, dev {self.best.score.summary}."
+        )
+
+
+class WeightAverage:
+    """Exponential moving averages of weights over the steps, which score better than the weights of any one step.
+
+    decay: of the averages; lower in the first steps, which would otherwise keep the initial weights. 0: off.
+    """
+
+    def __init__(self, weights: dict[str, paddle.Tensor], decay: float):
+        self.weights, self.decay, self.steps = weights if decay else {}, decay, 0
+        self.averages = {name: weight.detach().clone() for name, weight in self.weights.items()}
+
+    @paddle.no_grad()
+    def update(self) -> None:
+        self.steps += 1
+        decay = min(self.decay, self.steps / (self.steps + 9))
+        for name, average in self.averages.items():
+            average.lerp_(self.weights[name].detach(), 1 - decay)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Replace the weights with their averages; restore them at the end."""
+        originals = _numpy(self.weights)
+        for name, average in self.averages.items():
+            self.weights[name].set_value(average)
+        try:
+            yield
+        finally:
+            for name, original in originals.items():
+                self.weights[name].set_value(original)
+
+
+def training_identity(task: Trainable, train: Sequence[Any], dev: Sequence[Any]) -> dict[str, Any]:
+    """What a resumed training must share: the settings, and digests of the data and of ELMo."""
+    elmo_layer, digest = task.network.inputs.elmo, sha1()
+    if elmo_layer and not task.settings.elmo_trainable:
+        for weight in elmo_layer.bilm.parameters():
+            digest.update(weight.numpy())
+    data = {"training data": _digest(train), "dev data": _digest(dev), "ELMo's weights": digest.hexdigest()}
+    return json.loads(json.dumps({**task.settings.to_dict(), **data}))
+
+
+def check_identity(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raise if a training is resumed with other settings or data."""
+    if changes := differences(before, now):
+        raise UserError(
+            f"`resume`: {folder} was trained with other settings or data: {'; '.join(changes.values())}. Use the same, "
+            "or start again without `resume`, with `overwrite=True`."
+        )
+
+
+def _digest(examples: Sequence[Any]) -> str:
+    digest = sha1()
+    for example in examples:
+        digest.update(repr(example).encode())
+    return digest.hexdigest()
+
+
+def _numpy(tensors: dict[str, paddle.Tensor]) -> dict[str, np.ndarray]:
+    return {name: tensor.numpy() for name, tensor in tensors.items()}
+
+
+@contextmanager
+def _saying_what_is_left(state: State, file: Path | None) -> Iterator[None]:
+    """If the training is interrupted, load its best epoch, and log whether it can be continued."""
+    try:
+        yield
+    except UserError:
+        raise
+    except BaseException:  # Ctrl-C, a signal, or an error that is not the user's
+        if state.best:
+            elmo.set_weights(state.task.trained_weights(), state.best.weights, "the best epoch")
+        left = f"Continue with the same settings and `resume=True`: {file.parent}" if file and state.epoch else ""
+        log.warning(f"stopped in epoch {state.epoch + 1}. {left or 'Nothing has been saved.'}")
+        raise
+
+
+def _bar(epochs: int, progress: Progress | bool) -> tqdm:
+    """A bar of epochs: by default in a terminal or notebook where the log is not shown."""
+    is_watched = "ipykernel" in sys.modules or sys.stderr.isatty()
+    is_shown = progress is not False and is_watched and not log.isEnabledFor(20)
+    if is_shown:
+        tqdm.write('To see scores and times while it trains: logging.basicConfig(level="INFO")', file=sys.stderr)
+    return tqdm(total=epochs, unit="epoch", disable=not is_shown)

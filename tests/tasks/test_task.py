@@ -1,0 +1,190 @@
+"""What all tasks share, shown by a tagger: settings, training, resuming, labels, folders."""
+
+import pickle
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from elmo_core.messages import UserError
+from elmo_tasks import Tagger, TaggerSettings
+from elmo_tasks import task as tasks
+from elmo_tasks.settings import TrainingSettings
+
+SENTENCES = [["Anna", "lives", "in", "Paris", "."], ["Paris", "is", "large", "."]] * 9
+LABELS = [["B-PER", "O", "O", "B-LOC", "O"], ["B-LOC", "O", "O", "O"]] * 9
+DATA = SENTENCES, LABELS
+SETTINGS = TaggerSettings(epochs=4, lr=0.02, hidden_dim=7, n_layers=1, word_dim=5, patience=0, batch_size=8, ema=0.9)
+
+
+@pytest.fixture(autouse=True)
+def fast(no_fsync):
+    pass
+
+
+def train(sentences=SENTENCES, labels=LABELS, settings=SETTINGS, **options) -> Tagger:
+    return Tagger.train(sentences, labels, **{"dev": DATA, "settings": settings, "device": "cpu", **options})
+
+
+def weights(tagger: Tagger) -> dict[str, np.ndarray]:
+    return {name: weight.numpy() for name, weight in tagger.trained_weights().items()}
+
+
+def assert_same(one: Tagger, other: Tagger) -> None:
+    for name, array in weights(one).items():
+        assert np.array_equal(array, weights(other)[name]), name
+    assert one.scores["dev"] == other.scores["dev"] and one.scores["epoch"] == other.scores["epoch"]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_settings_are_checked():
+    with pytest.raises(TypeError, match="epochs"):
+        TaggerSettings(epoch=3)
+    with pytest.raises(TypeError, match="hidden_dim"):
+        replace(SETTINGS, hiden_dim=3)
+    for wrong in (
+        {"lr": -1.0},
+        {"epochs": True},
+        {"scheme": "bie"},
+        {"word_vectors": 3},
+        {"cache_gb": float("nan")},
+        {"elmo_lr": 0.1},
+        {"word_vectors_limit": 3},
+    ):
+        with pytest.raises(UserError, match=next(iter(wrong))):
+            TaggerSettings(**wrong)
+    assert TaggerSettings(lr=0.1).changed() == {"lr": 0.1} and TrainingSettings().seed == 2020
+
+
+@pytest.mark.parametrize("elmo", [None, "small_weights"])
+def test_a_trained_model_is_complete(tmp_path, elmo, request):
+    settings = replace(SETTINGS, elmo=request.getfixturevalue(elmo)["char"] if elmo else None)
+    trained = train(settings=settings, test=DATA, save_dir=tmp_path / "ner")
+    folder = shutil.move(tmp_path / "ner", tmp_path / "moved")
+    assert {path.split("/")[0] for path in files(folder)} - {".lock"} == {
+        "config.json",
+        "model.safetensors",
+        "README.md",
+    } | ({"elmo"} if elmo else set())
+    loaded = Tagger(folder)
+    assert_same(trained, loaded)
+    for tagger in (loaded, pickle.loads(pickle.dumps(trained))):
+        assert tagger.predict(SENTENCES) == trained.predict(SENTENCES)
+        assert tagger.evaluate(*DATA) == trained.scores["test"]
+        assert list(tagger.spans(iter(["Anna lives in Paris."]))) == trained.spans(["Anna lives in Paris."])
+    assert repr(loaded).startswith(f"Tagger('{folder}', 3 labels")
+
+
+def test_resumed_training_is_the_same(tmp_path, messages):
+    whole = train(save_dir=tmp_path / "whole", resume=True)
+    for stop in (1, 3, 4):
+
+        def interrupt(scores):
+            if scores["epoch"] == stop:  # noqa: B023
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            train(save_dir=tmp_path / str(stop), progress=interrupt)
+        assert "resume" in messages()
+        with pytest.raises(UserError, match="resume"):
+            train(save_dir=tmp_path / str(stop))
+        for changes in ({"settings": replace(SETTINGS, lr=0.1)}, {"dev": (SENTENCES[:3], LABELS[:3])}):
+            with pytest.raises(UserError, match=r"lr was|dev data"):
+                train(save_dir=tmp_path / str(stop), resume=True, **changes)
+        assert_same(train(save_dir=tmp_path / str(stop), resume=True), whole)
+        assert not list((tmp_path / str(stop)).glob("training*"))
+    assert_same(train(save_dir=tmp_path / "whole", resume=True), whole)  # which is finished
+    with pytest.raises(UserError, match="seed"):
+        train(save_dir=tmp_path / "whole", resume=True, settings=replace(SETTINGS, seed=3))
+
+
+def test_save_dir_belongs_to_the_user(tmp_path, monkeypatch):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for name in ("README.md", "words.txt", "vocab.txt", "last.pdopt", "config.json"):
+        (mine / name).write_text('{"own": 1}', encoding="utf-8")
+    before, trained = files(mine), train(save_dir=tmp_path / "ner")
+    for overwrite in (False, True):
+        with pytest.raises(UserError, match="empty"):
+            train(save_dir=mine, overwrite=overwrite)
+        with pytest.raises(UserError, match="empty"):
+            trained.save(mine, overwrite)
+    assert files(mine) == before
+    (tmp_path / "ner/README.md").write_text("mine", encoding="utf-8")
+    with pytest.raises(UserError, match="overwrite"):
+        train(save_dir=tmp_path / "ner")
+    train(save_dir=tmp_path / "ner", overwrite=True)
+    assert (tmp_path / "ner/README.md").read_text(encoding="utf-8") == "mine"
+    before = files(tmp_path / "ner")
+    (tmp_path / "ner/notes.txt").touch()
+    with pytest.raises(UserError, match=r"notes\.txt"):
+        train(save_dir=tmp_path / "ner", overwrite=True)
+    (tmp_path / "ner/notes.txt").unlink()
+    monkeypatch.setattr(tasks, "write_tensors", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    with pytest.raises((OSError, UserError)):
+        trained.save(tmp_path / "ner", overwrite=True)
+    monkeypatch.undo()
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    with pytest.raises(UserError, match="lower"):
+        train(save_dir=tmp_path / "ner", overwrite=True, settings=replace(SETTINGS, lr=1e18))
+    assert {name: files(tmp_path / "ner")[name] for name in before} == before
+    monkeypatch.chdir(tmp_path / "ner")
+    with pytest.raises(UserError, match="current"):
+        train(save_dir=".", overwrite=True)
+
+
+def test_labels_come_back_as_they_went_in():
+    for names in ((1, 2, 0), (True, False, True), ("first name", "place", "none")):
+        per, loc, other = names
+        labels = [[{"B-PER": per, "B-LOC": loc, "O": other}[label] for label in row] for row in LABELS]
+        tagger = train(labels=labels, dev=(SENTENCES, labels))
+        predicted = tagger.predict(SENTENCES[:2])
+        assert {type(label) for row in predicted for label in row} == {type(per)}
+        assert tagger.settings.scheme == "plain"
+    named = train(labels=np.array([[1, 0]] * 4), sentences=[["a", "b"]] * 4, dev=None,
+                  settings=replace(SETTINGS, label_names=["O", "B-X"]))  # fmt: skip
+    assert named.labels == ["B-X", "O"]
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), "", " ", 1.5, "a\0", "\ud83d"])
+def test_labels_that_are_missing_or_cannot_be_saved(missing):
+    labels = [*LABELS[:-1], ["O", "O", missing, "O"]]
+    with pytest.raises(UserError, match=r"sentences 17, token 2"):
+        train(labels=labels)
+
+
+def test_tokens_that_cannot_be_saved():
+    with pytest.raises(UserError, match="sentences 17, token 0"):
+        train(sentences=[*SENTENCES[:-1], ["\ud800", "is", "large", "."]])
+
+
+@pytest.mark.parametrize("typo", ["B_PER", "i-per", "Ｏ"])
+def test_a_typo_in_one_label_stops_the_training(tmp_path, typo):
+    rows = [
+        f"{token}\t{label}"
+        for tokens, labels in zip(*DATA, strict=True)
+        for token, label in zip([*tokens, ""], [*labels, ""], strict=True)
+    ]
+    rows[7] = f"{rows[7].split()[0]}\t{typo}"
+    (tmp_path / "train.txt").write_text("\n".join(rows).replace("\n\t\n", "\n\n"), encoding="utf-8")
+    with pytest.raises(UserError, match=r"train\.txt:\d+.*" + typo):
+        train(str(tmp_path / "train.txt"), None)
+
+
+def test_tables():
+    rows = [{"words": tokens, "ner_tags": labels} for tokens, labels in zip(*DATA, strict=True)]
+    settings = replace(SETTINGS, columns=["words", "ner_tags"])
+    tagger = train(rows, None, settings, dev=rows)
+    assert tagger.evaluate(rows)["f1"] == tagger.scores["dev"]["f1"]
+    with pytest.raises(UserError, match="columns"):
+        train(rows, None, dev=rows)
+
+
+def test_without_epochs(tmp_path):
+    tagger = train(settings=replace(SETTINGS, epochs=0), save_dir=tmp_path / "t")
+    assert tagger.scores["epoch"] == 0 and Tagger(tmp_path / "t").predict(SENTENCES) == tagger.predict(SENTENCES)
