@@ -93,7 +93,7 @@ class Vocabulary:
 
     @staticmethod
     def is_vocabulary_file(path: Path) -> bool:
-        """Whether the file begins with the special tokens."""
+        """Tell whether the file begins with the special tokens."""
         beginning = "\n".join((*SPECIAL_TOKENS, "")).encode()
         with path.open("rb") as file:
             return file.read(len(beginning) + 3).removeprefix(BOM_UTF8).startswith(beginning)
@@ -125,22 +125,22 @@ class Vocabulary:
 
     @property
     def words(self) -> list[str]:
-        """The tokens without the special ones."""
+        """Return the tokens without the special ones."""
         return self.tokens[len(SPECIAL_TOKENS) :]
 
     @cached_property
     def characters(self):
-        """The character table of all tokens, built on first use."""
+        """Build the character table of all tokens, on first use."""
         return self.alphabet.table(self.tokens)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest of the tokens, to tell vocabularies apart."""
+        """Compute a digest of the tokens, to tell vocabularies apart."""
         return digest(self.tokens)
 
     @property
     def identity(self) -> str:
-        """Number of tokens and a short fingerprint."""
+        """Return the number of tokens and a short fingerprint."""
         return f"{len(self):,} tokens (SHA-1 {self.fingerprint[:12]})"
 
 
@@ -152,7 +152,7 @@ def _read_vocabulary(path: Path) -> list[str]:
 
 
 def _first_error(tokens: list[str], lines: Iterable[int]) -> str:
-    """The first wrong line of a bad vocabulary, `LINE: the error`. lines: of the tokens."""
+    """Find the first wrong line of a bad vocabulary, `LINE: the error`. lines: of the tokens."""
     first: dict[str, int] = {}
     padded = tokens + ["the end of the file"] * (len(SPECIAL_TOKENS) - len(tokens))
     for line, token, special in zip_longest(lines, padded, SPECIAL_TOKENS):
@@ -203,7 +203,7 @@ class LMBatch:
     scored: bool = True  # in evaluation: if false, the batch is read only for the state after it
 
     def take(self, rows: slice) -> "LMBatch":
-        """A batch of some rows, with only the tokens that they use; this batch if that is all of them."""
+        """Return a batch of some rows, with only the tokens that they use; this batch if that is all of them."""
         if len(self.lengths[rows]) == len(self.lengths):
             return self
         lengths, steps = self.lengths[rows], self.forward_input.shape[1]
@@ -249,7 +249,7 @@ class Lexicon:
         self._stale = True
 
     def targets(self, ids: np.ndarray) -> np.ndarray:
-        """The ids with those of unknown words replaced by `<UNK>`'s."""
+        """Return the ids with those of unknown words replaced by `<UNK>`'s."""
         return np.where(ids < len(self._vocabulary), ids, UNK_ID)
 
     def unique(self, ids: np.ndarray) -> tuple[Tokens, np.ndarray]:

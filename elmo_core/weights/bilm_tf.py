@@ -127,7 +127,7 @@ def read_arrays(
 
 
 def _is_projected(weights: ArrayFile, values: dict) -> bool:
-    """Whether the LSTMs have projections. If projection_dim equals dim, bilm-tf has none and does not clip them."""
+    """Tell whether the LSTMs have projections. If projection_dim equals dim, bilm-tf has none and does not clip them."""
     equal = values["projection_dim"] == values["cell_dim"]
     if not equal or any(name.endswith("/W_P_0") for name in weights.arrays):
         return True
@@ -224,7 +224,7 @@ def write_bilm_tf(folder: Path, config: ELMoConfig, params: Mapping[str, np.ndar
 
 
 def options(config: ELMoConfig) -> dict[str, Any]:
-    """A model's options.json for inference."""
+    """Make a model's options.json for inference."""
     lstm = {theirs: getattr(config, ours) for theirs, ours in LSTM_OPTIONS.items()}
     lstm |= {clip: lstm[clip] or None for clip in ("cell_clip", "proj_clip")}
     values: dict[str, Any] = {"bidirectional": True, "lstm": lstm}

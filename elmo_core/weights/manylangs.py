@@ -153,7 +153,7 @@ def _dictionary(path: Path) -> dict[str, int]:
 
 
 def _words(ids: dict[str, int], folder: Path) -> tuple[list[str], list[int]]:
-    """The vocabulary, our special tokens first, and the row of each word in the model's table."""
+    """Return the vocabulary, our special tokens first, and the row of each word in the model's table."""
     if missing := [name for name in SPECIAL if name not in ids]:
         raise UserError(f"{folder / 'word.dic'}: there is no {missing[0]}.")
     reserved = {*SPECIAL, *SPECIAL_TOKENS, PAD}

@@ -54,12 +54,12 @@ class PublishedModel:
 
     @property
     def language_names(self) -> list[str]:
-        """The words and the code of the language, the code last."""
+        """Return the words and the code of the language."""
         return re.findall(r"\w+", self.language.lower())
 
     @property
     def addresses(self) -> list[list[str]]:
-        """The addresses of each file."""
+        """Return the addresses of each file."""
         return [file.split("|") for file in self.files.split()]
 
     @property
@@ -77,14 +77,14 @@ class PublishedModel:
 
 @cache
 def table() -> dict[str, PublishedModel]:
-    """The known models by name."""
+    """Return the known models by name."""
     lines = [line for line in TABLE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE, restval="")
     return {row["name"]: PublishedModel(**row) for row in rows}
 
 
 def models(language: str | None = None, format: str | None = None) -> list[PublishedModel]:
-    """The models that have a name, bundled or published. `is_installed` tells which can be loaded without a network.
+    """List the models that have a name, bundled or published. `is_installed` tells which can be loaded without a network.
 
     language: only those of a language, by name or code, such as "German" or "de". format: such as "bilm-tf".
     """
@@ -93,7 +93,7 @@ def models(language: str | None = None, format: str | None = None) -> list[Publi
 
 
 def home() -> Path:
-    """The folder of the cached models."""
+    """Return the folder of the cached models."""
     cache_dir = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     folder = Path(os.environ.get("ELMO_HOME") or Path(cache_dir, "elmo"))
     try:
@@ -109,7 +109,7 @@ def mirrored(address: str) -> str:
 
 
 def name_of(folder: Path) -> str | None:
-    """The name of the published model in this resolved folder, if it is one."""
+    """Return the name of the published model in this resolved folder, if it is one."""
     return next((name for name, model in table().items() if model.folder.resolve() == folder), None)
 
 
@@ -118,7 +118,7 @@ def similar(name: str) -> list[str]:
 
 
 def find(name: str) -> PublishedModel:
-    """The model of this name. Raises if there is none."""
+    """Return the model of this name. Raise if there is none."""
     if name not in table():
         hint = f"Did you mean {' or '.join(names)}?" if (names := similar(str(name))) else "`elmo.models()` lists all."
         raise UserError(f"{name} is not a published model. {hint}")
