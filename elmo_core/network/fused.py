@@ -15,7 +15,7 @@ import stat
 import subprocess
 import tempfile
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +35,7 @@ CNN = "columns dim ids lengths table n_widths widths filter_counts begin end"
 FLOATS = {"cell_clip", "proj_clip", "scale", "rate", "epsilon"}  # parameters that a caller may give as whole numbers
 SIGNATURES = {  # what fused.c's functions return, and their parameters, in order
     "round_to_bfloat16": (None, "n x rounded"),
-    "checksum": (NUMBER, "n x"),
+    "checksum": (NUMBER, "n_arrays sizes arrays"),
     "create_rhs": (ADDRESS, "blas trans k n matrix products rows"),
     "destroy_rhs": (None, "rhs"),
     "multiply": (None, "m a b c"),
@@ -154,6 +154,8 @@ def _to_c(value):
         return ctypes.c_void_p(value.data_ptr())
     if isinstance(value, Packed):
         return value.address
+    if isinstance(value, list | tuple) and isinstance(value[0], int):
+        return (ctypes.c_int64 * len(value))(*value)
     if isinstance(value, list | tuple):
         items = list(map(_to_c, value))
         return (type(items[0]) * len(items))(*items)
@@ -167,9 +169,11 @@ def is_supported(x: paddle.Tensor) -> bool:
     return fits and kernel() is not None and not (bfloat16 and kernel().bfloat16_blas is None)
 
 
-def checksum(weight: paddle.Tensor) -> object:
-    """A value that is different after a change of the weight; always, without the compiled loops."""
-    return kernel().checksum(weight.size, weight) if is_supported(weight) else object()
+def checksum(weights: Sequence[paddle.Tensor]) -> object:
+    """A value that is different after a change of the weights; always, without the compiled loops."""
+    if not is_supported(weights[0]):
+        return object()
+    return kernel().checksum(len(weights), [weight.size for weight in weights], weights)
 
 
 @functools.cache

@@ -69,13 +69,16 @@ def packed(weights: Sequence[paddle.Tensor], transposed: bool, n_products: int, 
     Those of a frozen model are packed once, and again if a checksum shows that they have changed: packing them in every call
     would double the time of a batch of 8 sentences.
     """
-    is_kept = fused.kernel().packs(n_products, rows) and all(map(_is_frozen, weights))
+    packs = fused.kernel().packs(n_products, rows)
+    is_kept = (packs or len(weights) == 1) and all(map(_is_frozen, weights))
     cache = vars(weights[-1]).setdefault("packed", {}) if is_kept else {}
-    key = len(weights), transposed, products.bfloat16_enabled()
-    checksums = list(map(fused.checksum, weights)) if is_kept else None
-    if key not in cache or cache[key][0] != checksums:
+    key = len(weights), transposed, packs, products.bfloat16_enabled()
+    state = (fused.checksum(weights) if packs else weights[0].data_ptr()) if is_kept else None
+    if key not in cache or cache[key][0] != state:
         matrix = paddle.concat(list(weights)) if len(weights) > 1 else weights[0]
-        cache[key] = checksums, fused.Packed(matrix, transposed, n_products, rows)
+        cache[key] = state, fused.Packed(matrix, transposed, n_products, rows)
+        if is_kept:
+            cache[key][1].matrix = None  # of a single weight, which would otherwise hold itself
     return cache[key][1]
 
 

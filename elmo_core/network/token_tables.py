@@ -108,7 +108,7 @@ class CachedTable(TokenTable):
     def __init__(self, token_encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None):
         self.token_encoder, self.config, self.vocabulary = token_encoder, config, vocabulary
         super().__init__(paddle.zeros([1024, config.projection_dim], next(iter(token_encoder.parameters())).dtype), {})
-        self.checksums: list[object] = []
+        self.checksum: object = None
         self.capacity = CACHE_BYTES // (4 * config.projection_dim)
 
     def row_ids(self, tokens: list[str]) -> np.ndarray:
@@ -119,11 +119,11 @@ class CachedTable(TokenTable):
         return rows
 
     def refresh(self) -> None:
-        checksums = list(map(fused.checksum, self.token_encoder.parameters()))
+        checksum = fused.checksum(self.token_encoder.parameters())
         with self.lock:
-            if checksums != self.checksums:
+            if checksum != self.checksum:
                 self.row_of.clear()
-                self.checksums = checksums
+                self.checksum = checksum
 
     def _compute(self, new: list[str], tokens: list[str]) -> None:
         if len(self.row_of) + len(new) > self.capacity and self.row_of:
