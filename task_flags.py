@@ -11,7 +11,7 @@ from args import FILE, add, add_settings, layers
 from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import log
-from elmo_core.text.text_files import line_groups
+from elmo_core.text.text_files import read_lines
 from elmo_tasks.settings import Settings
 from elmo_tasks.task import Task
 
@@ -89,8 +89,7 @@ def start(args: argparse.Namespace) -> None:
 
 def groups_of_lines(path: Path | None) -> Iterator[Sequence[str]]:
     """Yield the lines of a file, or of standard input, some at a time."""
-    lines = (line for group in line_groups(path) for line in group)
-    return groups_of(lines)
+    return groups_of(read_lines(path))
 
 
 def groups_of(items: Iterable[Any]) -> Iterator[Sequence[Any]]:

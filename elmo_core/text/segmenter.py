@@ -42,10 +42,10 @@ class Segmenter:
         if not isinstance(path, Path | str):
             return segmenter(tuple(map(str, path)))
         from elmo_core.files import disk  # not at the top: exported programs are given the entries
-        from elmo_core.text.text_files import read_entries
+        from elmo_core.text.text_files import read_lines
 
         disk.check_input(Path(path), "words, one per line, as for jieba")
-        if not any(map(str.strip, lines := tuple(read_entries(path)))):
+        if not any(map(str.strip, lines := tuple(read_lines(path)))):
             raise UserError(f"{path}: it has no words. Expected one per line, as for jieba.")
         return segmenter(lines, str(path))
 

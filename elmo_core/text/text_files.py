@@ -122,33 +122,15 @@ def split_lines(text: str) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def read_lines(path: str | Path, encoding: str = "UTF-8") -> Iterator[str]:
-    """Yield the lines of a file, without line ends."""
+def read_lines(path: str | Path | None, encoding: str = "UTF-8") -> Iterator[str]:
+    """Yield the lines of a file, or of standard input, without line ends."""
+    if path is None:
+        for number, line in enumerate(sys.stdin.buffer, 1):
+            yield decode(line, Path("standard input"), number).removesuffix("\n").removesuffix("\r")
+        return
     for text in blocks(Path(path), encoding):
         for line in split_lines(text):
             yield line.removesuffix("\r")
-
-
-def read_entries(path: str | Path) -> list[str]:
-    """Read the lines of a vocabulary or another dictionary."""
-    return list(read_lines(path))
-
-
-def line_groups(path: Path | None) -> Iterator[list[str]]:
-    """Yield lists of lines of a file or of standard input, without line ends; each list holds all that have arrived."""
-    for text in blocks(path) if path else _stdin_blocks():
-        yield [line.removesuffix("\r") for line in split_lines(text)]
-
-
-def _stdin_blocks() -> Iterator[str]:
-    """Yield the input that has arrived at standard input, in blocks of whole lines. Waits only if there is nothing."""
-    rest, line, data = b"", 1, b"\n"
-    while data:
-        data = sys.stdin.buffer.read1(BLOCK_BYTES)
-        *lines, rest = (rest + data).split(b"\n") if data else (rest, b"")
-        if block := b"\n".join([*lines, b""] if data else lines):
-            yield decode(block, Path("standard input"), line)
-            line += block.count(b"\n")
 
 
 def read_sentences(path: str | Path) -> Iterator[list[str]]:

@@ -18,7 +18,7 @@ import numpy as np
 from elmo_core.files.disk import atomic_write, check_input
 from elmo_core.messages import UserError, log
 from elmo_core.text.characters import BOS, BYTES, EOS, Alphabet
-from elmo_core.text.text_files import read_entries
+from elmo_core.text.text_files import read_lines
 
 UNK = "<UNK>"
 SPECIAL_TOKENS = BOS, EOS, UNK
@@ -146,7 +146,7 @@ class Vocabulary:
 
 def _read_vocabulary(path: Path) -> list[str]:
     check_input(path, "a vocabulary, one token per line, as `preprocess.py vocab` writes it")
-    if not (tokens := read_entries(path)):
+    if not (tokens := list(read_lines(path))):
         raise UserError(f"{path}: the file is empty. `preprocess.py vocab` writes a vocabulary.")
     return tokens
 

@@ -22,7 +22,7 @@ from elmo_core.files.disk import check_input, read_json
 from elmo_core.files.hdf5_file import ArrayFile
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.characters import CodePoints
-from elmo_core.text.text_files import read_entries
+from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights.arrays import Item, convolutions, gates, read_items, same, transposed
 from elmo_core.weights.pickles import read_torch
@@ -144,7 +144,7 @@ def _dictionary(path: Path) -> dict[str, int]:
     """Read {item: id}. A line with only an id is that of U+3000, which was stripped as white space."""
     check_input(path, "the dictionary that this model's configuration needs")
     ids: dict[str, int] = {}
-    for number, line in enumerate(read_entries(path), 1):
+    for number, line in enumerate(read_lines(path), 1):
         *item, identity = line.strip().split("\t")
         if len(item) > 1 or not identity.isdecimal() or len(identity) > 10 or int(identity) >= 2**31:
             raise UserError(f"{path}:{number}: found {line!r:.60}, expected an item, a tab and an id.")

@@ -13,7 +13,7 @@ import numpy as np
 from elmo_core.files import disk
 from elmo_core.files.hdf5_file import open_hdf5
 from elmo_core.messages import UserError
-from elmo_core.text.text_files import read_entries
+from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokens import BOS, EOS, digest
 
 NAME, WORDS = "embedding", "vocabulary"  # dataset and attribute
@@ -23,7 +23,7 @@ def read_words(path: str | Path) -> list[str]:
     """Read the words of a vocabulary file: one per line, in any order, including `<S>` and `</S>`."""
     path, words = Path(path), []
     disk.check_input(path, "a vocabulary, one token per line")
-    for line, word in enumerate(read_entries(path), 1):
+    for line, word in enumerate(read_lines(path), 1):
         if len(tokens := word.split()) != 1:
             raise UserError(f"{path}:{line}: found {word!r:.60}, expected one token per line.")
         words += tokens

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from sklearn.model_selection import train_test_split
 from elmo_core.checks import as_list
 from elmo_core.files import disk
 from elmo_core.messages import UserError, format_count
-from elmo_core.text.text_files import line_groups
+from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks.classification.network import FORMATS, ClassifierSettings
 from elmo_tasks.records import (
@@ -85,7 +84,7 @@ class TextReader:
                 names = self._names(record, where, [0, 2] if pairs else [0])
                 yield as_text([value_of(record, name, where) for name in names], where)
             return
-        for number, line in enumerate(chain.from_iterable(line_groups(path)), 1):
+        for number, line in enumerate(read_lines(path), 1):
             where = f"{path or 'standard input'}:{number}"
             yield as_text(line.split("\t") if pairs else line, where) if line.strip() else None
 

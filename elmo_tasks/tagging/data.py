@@ -27,7 +27,7 @@ from elmo_core.messages import UserError, format_count, join_names, log
 from elmo_core.text.language import AUTO, recognise
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.segmenter import Segmenter
-from elmo_core.text.text_files import read_entries, read_lines
+from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks.records import (
     Label,
@@ -74,7 +74,7 @@ class SentenceReader:
         self.columns = columns.split(",") if isinstance(columns, str) else columns
         if self.columns is not None and len(self.columns) != 2:
             raise UserError(f"`columns` is {columns!r}, expected two: of the tokens, and of the labels.")
-        self.names = read_entries(names) if isinstance(names, str | Path) else list(names or ())
+        self.names = list(read_lines(names)) if isinstance(names, str | Path) else list(names or ())
 
     def read(self, data: Any, name: str) -> list[Sentence]:
         """The sentences of a file, of a table, or of a pair of sentences and labels. name: of the argument."""

@@ -60,7 +60,6 @@ def test_the_wheel_holds_the_library_and_the_scripts_in_a_folder(wheel):
     files = {
         "elmo/py.typed",
         "elmo_core/network/fused.c",
-        "elmo_core/display/shaded.html",
         "elmo_core/models/zh-news/model.safetensors",
         "elmo_core/py.typed",
         "elmo_tasks/py.typed",
