@@ -110,7 +110,7 @@ def _filters(text: str) -> tuple[tuple[int, int], ...]:
         raise argparse.ArgumentTypeError(f"{text!r}: expected width:number,width:number, as in 1:32,2:64") from None
 
 
-COUNT = {"type": partial(_number, setting(1)), "metavar": "N"}
+COUNT = {"type": partial(_number, setting(1, minimum=1)), "metavar": "N"}
 WHOLE = {"type": partial(_number, setting(0)), "metavar": "N"}
 FILE = {"type": Path, "metavar": "FILE"}
 DIR = {"type": Path, "metavar": "DIR"}

@@ -27,19 +27,21 @@ class ELMoConfig:
 
     input: str = setting("char", "token input: characters, a table of words, or both", choices=INPUTS)
     vocab_size: int = setting(0)  # of softmax and word table; 0: no softmax
-    character_dim: int = setting(16, "character embedding size", below=MAX_SIZE, aliases=("char_embed_dim",))
+    character_dim: int = setting(16, "character embedding size", below=MAX_SIZE, aliases=("char_embed_dim",), minimum=1)
     filters: tuple[tuple[int, int], ...] = FILTERS  # (width, number) of each convolution of the character CNN
     activation: str = setting("relu", "activation of the character CNN", choices=("relu", "tanh"))
     n_highway: int = setting(2, "highway layers of the character CNN", minimum=0, below=101, aliases=("num_highways",))
-    projection_dim: int = setting(512, "LSTM projection size; vectors have 2P dimensions", below=MAX_SIZE, metavar="P")
-    cell_dim: int = setting(4096, "LSTM cell size", below=MAX_SIZE, metavar="H")
-    n_layers: int = setting(2, "LSTM layers", metavar="L", below=101, aliases=("num_layers",))
+    projection_dim: int = setting(
+        512, "LSTM projection size; vectors have 2P dimensions", below=MAX_SIZE, metavar="P", minimum=1
+    )
+    cell_dim: int = setting(4096, "LSTM cell size", below=MAX_SIZE, metavar="H", minimum=1)
+    n_layers: int = setting(2, "LSTM layers", metavar="L", below=101, aliases=("num_layers",), minimum=1)
     use_skip_connections: bool = setting(True, "do not add each layer's input to its output")
     cell_clip: float = setting(3.0, "clip LSTM cells to +-X; 0: off", below=MAX_FLOAT)
     proj_clip: float = setting(3.0, "clip LSTM outputs to +-X; 0: off", below=MAX_FLOAT)
     forget_bias: float = setting(1.0, "bias added to the LSTM forget gate", minimum=-MAX_FLOAT, below=MAX_FLOAT)
-    word_dim: int = setting(100, "word embedding size, if the input is char+word", below=MAX_SIZE)
-    n_characters: int = setting(262)  # rows of the character embedding
+    word_dim: int = setting(100, "word embedding size, if the input is char+word", below=MAX_SIZE, minimum=1)
+    n_characters: int = setting(262, minimum=1)  # rows of the character embedding
     alphabet: str = setting("bytes", choices=("bytes", "code points"))  # "code points" in imported models
     max_characters: int = setting(MAX_CHARS, minimum=3, below=MAX_CHARS_LIMIT + 1)  # per token
     mix: tuple[float, ...] = ()  # a weight of each layer, of models imported with one

@@ -13,7 +13,7 @@ def setting(
     default: Any,
     help: str = "",
     *,
-    minimum: float | None = None,
+    minimum: float = 0,
     above: float = -math.inf,
     below: float | None = None,
     choices: Sequence[Any] = (),
@@ -23,16 +23,12 @@ def setting(
 ) -> Any:
     """Declare a field of a dataclass of settings. Fields without `help` have no flag.
 
-    minimum, above, below: limits of a number; by default, minimum is 1 if the default is a whole number above 0, else 0,
-    and below is 2**31 for whole numbers, 1e30 for others.
+    minimum, above, below: limits of a number; by default, below is 2**31 for whole numbers, 1e30 for others.
     needs: another setting without which this one has no effect, or several, joined by `or`. of: a type; None is then valid.
     flag: metavar, group, flag (its name), and aliases (further names).
     """
-    is_whole = of is int or type(default) is int
-    if minimum is None:
-        minimum = int(is_whole and (default is None or default > 0))
     if below is None:
-        below = 2**31 if is_whole else 1e30
+        below = 2**31 if of is int or type(default) is int else 1e30
     limits = {"minimum": minimum, "above": above, "below": below, "choices": tuple(choices), "of": of}
     return dataclasses.field(default=default, metadata={"help": help, "needs": needs, **limits, **flag})
 

@@ -97,7 +97,7 @@ class WordSettings(Settings):
         None, "word vectors, in word2vec's or GloVe's format", of=FILE, group="words", metavar="FILE"
     )
     word_vectors_limit: int | None = setting(
-        None, "read only the first N of them", of=int, needs="word_vectors", group="words"
+        None, "read only the first N of them", of=int, minimum=1, needs="word_vectors", group="words"
     )
     word_dim: int = setting(
         128, "size of the word embeddings that are learnt; 0: none", minimum=0, below=MAX_SIZE, group="words"
@@ -136,7 +136,7 @@ class TrainingSettings(Settings):
     patience: int = setting(
         5, "stop after N epochs without improvement on the dev set; 0: never", minimum=0, group="training"
     )
-    batch_size: int = setting(32, "examples per step", group="training")
+    batch_size: int = setting(32, "examples per step", minimum=1, group="training")
     lr: float = setting(0.002, "learning rate", above=0, group="training")
     warmup: float = setting(0.0, "share of the steps in which the learning rate rises", below=1, group="training")
     final_lr: float = setting(0.1, "share of the learning rate that is left at the end", below=1.01, group="training")

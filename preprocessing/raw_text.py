@@ -54,9 +54,11 @@ class Options:
     lower: bool = setting(False, "lower case")
     nfkc: bool = setting(False, "NFKC instead of NFC: full-width letters become ASCII")
     negation: str = setting("treebank", "English: do n't (treebank) or don 't (lm1b)", choices=("treebank", "lm1b"))
-    min_tokens: int = setting(2, "drop shorter sentences")
-    max_tokens: int = setting(500, "drop longer sentences")
-    shards: int = setting(10, "files in train/; training holds one in memory at a time", below=501)  # all open at once
+    min_tokens: int = setting(2, "drop shorter sentences", minimum=1)
+    max_tokens: int = setting(500, "drop longer sentences", minimum=1)
+    shards: int = setting(
+        10, "files in train/; training holds one in memory at a time", below=501, minimum=1
+    )  # all open at once
     dev_fraction: float = setting(0.0, "fraction of the documents that goes to dev/", below=1)
     dev_split: str = setting("random", "which documents go to dev/", choices=("random", "last"))
     seed: int = setting(0, "random seed", below=2**32)

@@ -58,16 +58,16 @@ class PretrainingSettings(FixedSettings):
     batch_size: int
     unroll_steps: int
     seed: int
-    epochs: int = setting(10, "training epochs")
+    epochs: int = setting(10, "training epochs", minimum=1)
     max_steps: int = setting(0, "total steps (default: those of the epochs)", minimum=1)
-    log_freq: int = setting(100, "steps between log lines")
+    log_freq: int = setting(100, "steps between log lines", minimum=1)
     eval_freq: int = setting(
         0, f"steps between evaluations (default: {WHEN}, in at most a tenth of the time)", minimum=1
     )
     patience: int = setting(0, "stop after N evaluations without improvement", minimum=1)
-    accumulate: int = setting(1, "batches per update (gradient accumulation), to save memory")
+    accumulate: int = setting(1, "batches per update (gradient accumulation), to save memory", minimum=1)
     save_freq: int = setting(0, f"steps between checkpoints (default: {WHEN})", minimum=1)
-    keep: int = setting(5, "numbered checkpoints to keep")
+    keep: int = setting(5, "numbered checkpoints to keep", minimum=1)
     noise: float = setting(0.0, "share of the words that are read with a misprint; all are predicted without", below=1)
     allow_changes: bool = setting(False, "resume although settings or data have changed")
 

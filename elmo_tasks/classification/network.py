@@ -41,7 +41,7 @@ class ClassifierSettings(TrainingSettings, WordSettings, ELMoSettings, TextSetti
         group="data",
         metavar="TEXT,LABEL[,TEXT2]",
     )
-    max_seq_len: int = setting(256, "truncate texts to N tokens", group="data")
+    max_seq_len: int = setting(256, "truncate texts to N tokens", group="data", minimum=1)
     elmo_dropout: float = default(ELMoSettings, "elmo_dropout", 0.0)
     elmo_l2_coef: float = default(ELMoSettings, "elmo_l2_coef", 0.0)
     elmo_lr: float = default(ELMoSettings, "elmo_lr", 0.0005)
@@ -61,6 +61,7 @@ class ClassifierSettings(TrainingSettings, WordSettings, ELMoSettings, TextSetti
         "size of the head `lstm` in each direction; of `cnn`, filters of each width",
         below=MAX_SIZE,
         group="network",
+        minimum=1,
     )
     hidden_dim: int = setting(
         64, "size of the layer before the classes; 0: none", below=MAX_SIZE, minimum=0, group="network"
@@ -69,7 +70,9 @@ class ClassifierSettings(TrainingSettings, WordSettings, ELMoSettings, TextSetti
     epochs: int = setting(
         15, "epochs, before fine-tuning; 0: all is trained from the start", minimum=0, group="training"
     )
-    tune_epochs: int = setting(5, "epochs of fine-tuning, of the whole network", needs=TUNED, group="training")
+    tune_epochs: int = setting(
+        5, "epochs of fine-tuning, of the whole network", needs=TUNED, group="training", minimum=1
+    )
     patience: int = default(TrainingSettings, "patience", 0)
     batch_size: int = default(TrainingSettings, "batch_size", 64)
     lr: float = default(TrainingSettings, "lr", 0.001)

@@ -37,11 +37,13 @@ class ReaderSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings)
     batch_size: int = default(TrainingSettings, "batch_size", 8)
     ema: float = default(TrainingSettings, "ema", 0.999)
     word_dim: int = default(WordSettings, "word_dim", 100)
-    hidden_dim: int = setting(100, "size of a GRU", below=MAX_SIZE, group="network")
+    hidden_dim: int = setting(100, "size of a GRU", below=MAX_SIZE, group="network", minimum=1)
     dropout: float = setting(0.2, "dropout of the network", below=1, group="network")
-    max_seq_len: int = setting(512, "tokens per window; longer passages are read in several windows", group="network")
-    doc_stride: int = setting(256, "tokens between the starts of windows", group="network")
-    max_answer_length: int = setting(50, "maximum tokens in an answer", group="network")
+    max_seq_len: int = setting(
+        512, "tokens per window; longer passages are read in several windows", group="network", minimum=1
+    )
+    doc_stride: int = setting(256, "tokens between the starts of windows", group="network", minimum=1)
+    max_answer_length: int = setting(50, "maximum tokens in an answer", group="network", minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

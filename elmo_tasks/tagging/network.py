@@ -82,8 +82,8 @@ class TaggerSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings)
     cell: Literal["gru", "lstm"] = setting(
         "gru", "type of the recurrent layers", choices=("gru", "lstm"), group="network"
     )
-    hidden_dim: int = setting(256, "size of a GRU or LSTM", below=MAX_SIZE, group="network")
-    n_layers: int = setting(2, "bidirectional layers", below=101, group="network")
+    hidden_dim: int = setting(256, "size of a GRU or LSTM", below=MAX_SIZE, group="network", minimum=1)
+    n_layers: int = setting(2, "bidirectional layers", below=101, group="network", minimum=1)
     dropout: float = setting(0.5, "dropout of the network", below=1, group="network")
     crf_lr_factor: float = setting(
         0.2, "learning rate of the CRF, relative to the learning rate", above=0, group="training"
