@@ -1,4 +1,4 @@
-"""What a language model predicts: perplexity, surprisal of words and sentences, minimal pairs, regions of experiments.
+"""Evaluate a language model: perplexity, surprisal of words and sentences, minimal pairs, regions of experiments.
 
     python run_eval.py --init_from_ckpt=checkpoints/10000 --dev_data_path='corpus/dev/*'
     python run_eval.py --init_from_ckpt=en-reviews --lang=en --dev_data_path=reviews.txt --per_token=words.tsv

@@ -41,7 +41,7 @@ class Needs(Exception):
 
 
 class Failure(Exception):
-    """What was found, and what to do about it."""
+    """A finding, with what to do about it."""
 
     def __init__(self, found: str, advice: str):
         super().__init__(found)

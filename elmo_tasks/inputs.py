@@ -64,7 +64,7 @@ class Rows:
 
     @cached_property
     def units(self) -> list[list[str]]:
-        """Of each token, the word that the file's vectors look up."""
+        """The word that the file's vectors look up for each token."""
         if self.sentences is None:
             return [list(row) for row in self.tokens]
         flat = [[word for sentence in row for word in sentence] for row in self.sentences]

@@ -101,7 +101,7 @@ class Task:
         raise NotImplementedError
 
     def rows(self, example: Any) -> Rows:
-        """What ELMo reads of an example, to compute it once for all epochs."""
+        """Tell what ELMo reads of an example, to compute it once for all epochs."""
         return Rows([example.tokens])
 
     def prepare(self, train: Sequence[Any]) -> None:

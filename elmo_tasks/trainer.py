@@ -268,7 +268,7 @@ class WeightAverage:
 
 
 def training_identity(task: Trainable, train: Sequence[Any], dev: Sequence[Any]) -> dict[str, Any]:
-    """What a resumed training must share: the settings, and digests of the data and of ELMo."""
+    """Describe what a resumed training must share: the settings, and digests of the data and of ELMo."""
     elmo_layer, digest = task.network.inputs.elmo, sha1()
     if elmo_layer and not task.settings.elmo_trainable:
         for weight in elmo_layer.bilm.parameters():

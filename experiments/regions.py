@@ -59,7 +59,7 @@ def read_regions(path: Path, tokenise: Callable[[str], list[str]]) -> list[list[
 
 
 class Baselines:
-    """What a corpus says of the words of a sentence: log frequency, and surprisal under 5-grams, forward, in bits."""
+    """Log frequency of words in a corpus, and their surprisal under its 5-grams, forward, in bits."""
 
     def __init__(self, corpus: Corpus, vocabulary: Vocabulary):
         self.counts = Counter(word for path in corpus.paths for words in read_sentences(path) for word in words)

@@ -36,7 +36,7 @@ SAVE, EVALUATE, STOP = 1, 2, 4  # requests of ranks: STOP is more than the other
 
 @dataclass(frozen=True, kw_only=True)
 class FixedSettings:
-    """What a resumed run must not change, besides the data stream's settings."""
+    """Settings that a resumed run must not change, besides the data stream's settings."""
 
     optimizer: str = setting("adagrad", "adam: with warm-up and linear decay", choices=tuple(OPTIMIZERS))
     lr: float = setting(0.0, "learning rate (default: 0.2 for adagrad, 0.001 for adam)", above=0)
@@ -74,7 +74,7 @@ class PretrainingSettings(FixedSettings):
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a run reads. dev: held-out text, if any. counts: those of the corpus."""
+    """The text of a run and its vocabulary. dev: held-out text, if any. counts: those of the corpus."""
 
     vocabulary: Vocabulary
     corpus: Corpus
@@ -185,7 +185,7 @@ class Trainer:
         return request
 
     def _request(self) -> int:
-        """What this rank asks all ranks to do after this step. Only rank 0 looks at the clock."""
+        """Decide what this rank asks all ranks to do after this step. Only rank 0 looks at the clock."""
         request = STOP if self.interruption.is_requested() else 0
         if self.ranks.is_main:
             request |= SAVE * self.saving.is_due()

@@ -1,4 +1,4 @@
-"""What depends on the progress of a run: the learning rate, and when to save and to evaluate."""
+"""The schedule of a run, by its progress: the learning rate, and when to save and to evaluate."""
 
 import time
 from collections.abc import Iterator

@@ -331,7 +331,7 @@ class _FusedDirection:
             return LayerInput(d_x, d_h, d_c, d_input_weight, d_recurrent_weight, d_bias, d_projection_weight)
 
     def _packed_recurrent(self, transposed: bool = False) -> fused.Packed:
-        """What each step multiplies with h, or with x and h."""
+        """Pack the matrices that each step multiplies with h, or with x and h."""
         weights = self.tensors.input_weight, self.tensors.recurrent_weight
         return self._packed(weights if self.index is None else weights[1:], transposed)
 
@@ -350,5 +350,5 @@ class _FusedDirection:
 
 @functools.lru_cache(8)
 def _forget_bias(cell_dim: int, value: float, dtype: paddle.dtype) -> paddle.Tensor:
-    """What is added to the biases of the four gates (4H,)."""
+    """The forget gate's constant, as an addition to the biases of the four gates (4H,)."""
     return paddle.to_tensor(np.repeat([0, 0, value, 0], cell_dim), dtype, place=paddle.CPUPlace())

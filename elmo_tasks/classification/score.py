@@ -37,7 +37,7 @@ class Score:
 
     @property
     def value(self) -> float:
-        """What selects the best epoch: the AUC, which is less noisy on few texts; of equal ones, the accuracy."""
+        """The AUC, less noisy on few texts, by which the best epoch is selected; of equal ones, the accuracy."""
         return self.auc + 1e-9 * self.accuracy
 
     @property
