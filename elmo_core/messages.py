@@ -16,6 +16,7 @@ COMMANDS = {  # of the command `elmo`: the script and what it does
     "polysemy": ("run_polysemy", "show the senses of a word in context"),
     "tag": ("run_tag", "train taggers, tag text"),
     "finetune": ("run_finetune", "train classifiers of texts and text pairs, classify"),
+    "parse": ("run_parse", "train dependency parsers, parse text"),
     "read": ("run_read", "train question answering, answer questions"),
     "word2vec": ("word2vec_base", "train the baseline of finetune, word2vec + bag of words"),
     "convert": ("convert", "list and fetch published models; import and export weights"),

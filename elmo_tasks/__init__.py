@@ -1,6 +1,6 @@
-"""Downstream tasks on ELMo vectors: tagging/, classification/, reading/. No command-line flags.
+"""Downstream tasks on ELMo vectors: tagging/, classification/, reading/, parsing/. No command-line flags.
 
-from elmo_tasks import Classifier, Reader, Tagger
+from elmo_tasks import Classifier, Parser, Reader, Tagger
 """
 
 import importlib
@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from elmo_tasks.classification.classifier import Classifier
     from elmo_tasks.classification.estimator import ELMoClassifier
     from elmo_tasks.classification.network import ClassifierSettings
+    from elmo_tasks.parsing.network import ParserSettings
+    from elmo_tasks.parsing.parser import Parser
     from elmo_tasks.reading.network import ReaderSettings
     from elmo_tasks.reading.reader import Reader
     from elmo_tasks.tagging.network import TaggerSettings
@@ -21,6 +23,8 @@ _MODULES = {
     "ClassifierSettings": "classification.network",
     "ELMoClassifier": "classification.estimator",
     "ELMoVectorizer": "vectorizer",
+    "Parser": "parsing.parser",
+    "ParserSettings": "parsing.network",
     "Reader": "reading.reader",
     "ReaderSettings": "reading.network",
     "Tagger": "tagging.tagger",
@@ -31,6 +35,8 @@ __all__ = [
     "ClassifierSettings",
     "ELMoClassifier",
     "ELMoVectorizer",
+    "Parser",
+    "ParserSettings",
     "Reader",
     "ReaderSettings",
     "Tagger",

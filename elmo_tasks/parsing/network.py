@@ -1,0 +1,99 @@
+"""The parser's network: BiLSTMs and biaffine scores of arcs and labels (Dozat and Manning 2017).
+
+Letters: B sentences, T words, H of a BiLSTM in both directions, A and K dimensions of arcs and labels, R labels.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from elmo_core.config import MAX_SIZE
+from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.settings import setting
+from elmo_tasks.inputs import Rows, TokenInputs
+from elmo_tasks.settings import ELMoSettings, TextSettings, TrainingSettings, WordSettings
+
+nn = paddle.nn
+
+MASKED = -1e9
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParserSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings):
+    """Settings of a parser and its training."""
+
+    hidden_dim: int = setting(256, "size of an LSTM", below=MAX_SIZE, group="network")
+    n_layers: int = setting(2, "bidirectional layers", below=101, group="network")
+    arc_dim: int = setting(256, "size of a word as head or dependent", below=MAX_SIZE, group="network")
+    label_dim: int = setting(100, "the same, for labels", below=MAX_SIZE, group="network")
+    dropout: float = setting(0.33, "dropout of the network", below=1, group="network")
+    with_tags: bool = setting(False, "also learn and predict UPOS", group="network")
+
+
+@dataclass
+class Batch:
+    """B sentences. heads, labels, tags: in training, (B, T) int64, padding is 0."""
+
+    rows: Rows
+    heads: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    tags: np.ndarray | None = None
+
+
+class Biaffine(nn.Layer):
+    """Products [x; 1]' U: (B, T, n, D + 1) of x (B, T, D), to be multiplied with [y; 1]."""
+
+    def __init__(self, dim: int, n: int):
+        super().__init__()
+        self.map = nn.Linear(dim, n * (dim + 1))  # its bias is the row of U for the 1
+        self.shape = [n, dim + 1]
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        return self.map(x).reshape([*x.shape[:-1], *self.shape])
+
+
+def with_one(x: paddle.Tensor) -> paddle.Tensor:
+    return paddle.concat([x, paddle.ones([*x.shape[:-1], 1], x.dtype)], axis=-1)
+
+
+class ParserNetwork(nn.Layer):
+    """Maps sentences to scores of arcs, labels and tags. Head 0 is the root, a vector that is trained."""
+
+    def __init__(self, settings: ParserSettings, inputs: TokenInputs, labels: Sequence[str], tags: Sequence[str]):
+        super().__init__()
+        hidden, arc, label = settings.hidden_dim, settings.arc_dim, settings.label_dim
+        self.inputs = inputs
+        self.recurrent = nn.LSTM(inputs.dim, hidden, settings.n_layers, direction="bidirect", dropout=settings.dropout)
+        self.root = self.create_parameter([1, 1, 2 * hidden])
+        self.views = nn.LayerList(nn.Linear(2 * hidden, dim) for dim in (arc, arc, label, label))
+        self.arcs, self.labels = Biaffine(arc, 1), Biaffine(label, len(labels))
+        self.tags = nn.Linear(2 * hidden, len(tags)) if settings.with_tags else None
+        self.dropout = nn.Dropout(settings.dropout)
+
+    def forward(self, rows: Rows) -> tuple[paddle.Tensor, ...]:
+        """Words (B, T, H), scores (B, T, T + 1) of the heads 0 .. T, and for labels (B, T, K) and (B, T + 1, K)."""
+        x, _ = self.recurrent(self.inputs(rows).x, sequence_length=to_tensor(rows.lengths))
+        x = self.dropout(x)
+        heads = paddle.concat([self.root.expand([x.shape[0], 1, x.shape[2]]), x], axis=1)
+        views = (view(source) for view, source in zip(self.views, (x, heads, x, heads), strict=True))
+        arc, arc_head, label, label_head = (self.dropout(nn.functional.leaky_relu(view, 0.1)) for view in views)
+        scores = paddle.matmul(self.arcs(arc).squeeze(2), with_one(arc_head), transpose_y=True)
+        mask = np.pad(1 - rows.mask, ((0, 0), (1, 0))) * MASKED
+        return x, scores + to_tensor(mask.astype(np.float32)).unsqueeze(1), label, label_head
+
+    def label_scores(self, label: paddle.Tensor, label_head: paddle.Tensor, heads: np.ndarray) -> paddle.Tensor:
+        """Scores (B, T, R) of the labels of the arcs from heads (B, T)."""
+        rows, steps, dim = label_head.shape
+        index = (np.arange(rows)[:, None] * steps + heads).ravel()
+        chosen = paddle.gather(label_head.reshape([-1, dim]), to_tensor(index)).reshape(label.shape)
+        return paddle.matmul(self.labels(label), with_one(chosen).unsqueeze(-1)).squeeze(-1)
+
+    def loss(self, batch: Batch) -> paddle.Tensor:
+        """Mean cross-entropy per word of heads, labels and tags, plus ELMo's penalty."""
+        x, arcs, label, label_head = self(batch.rows)
+        pairs = [(arcs, batch.heads), (self.label_scores(label, label_head, batch.heads), batch.labels)]
+        pairs += [(self.tags(x), batch.tags)] if self.tags else []
+        weight = to_tensor(batch.rows.mask / batch.rows.mask.sum()).unsqueeze(-1)
+        losses = (nn.functional.cross_entropy(x, to_tensor(gold), reduction="none") for x, gold in pairs)
+        return sum((loss.reshape(weight.shape) * weight).sum() for loss in losses) + self.inputs.penalty()

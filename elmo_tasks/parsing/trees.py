@@ -1,0 +1,204 @@
+"""Dependency trees: CoNLL-U, text and pictures; the best tree of scores; attachment scores."""
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elmo_core.display.terminal import display_width, pad
+from elmo_core.files import disk
+from elmo_core.messages import UserError
+from elmo_core.text.text_files import read_lines
+from elmo_tasks.records import check_text
+
+FORM, UPOS, HEAD, LABEL = 1, 3, 6, 7  # columns
+NOT_A_WORD = re.compile(r"#|\d+[-.]\d+\t")  # a comment, a range of words, an empty node
+LEVEL = 26  # of a picture: pixels per level of arcs
+SVG = """<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"><style>text{{font:14px sans-serif;
+text-anchor:middle}}.l{{font-size:10px;fill:#666}}.a{{fill:#39c}}path{{fill:none;stroke:#39c;marker-end:url(#a)}}</style>
+<defs><marker id="a" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="6" markerHeight="6" orient="auto">
+<polygon points="0,0 6,3 0,6" class="a"/></marker></defs>{content}</svg>
+"""
+
+
+@dataclass
+class Tree:
+    """A sentence. heads: 1 .. n of its n words, 0 for the root. scores: the probability of each head with its label.
+
+    tags: UPOS. offsets: of the words in raw text. lines: of CoNLL-U. where: its file and line.
+    """
+
+    tokens: list[str]
+    heads: list[int] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    offsets: list[tuple[int, int]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list, repr=False)
+    where: str = field(default="", repr=False)
+
+    def __str__(self) -> str:
+        words, width = ["ROOT", *self.tokens], max(map(display_width, self.tokens)) + 2
+        rows = enumerate(zip(self.tokens, self.heads, self.labels, strict=True), 1)
+        return "\n".join(f"{k:>3} {pad(word, width)}{pad(label, 14)}{h:>3} {words[h]}" for k, (word, h, label) in rows)
+
+    def to_conllu(self) -> str:
+        """The sentence in CoNLL-U, with everything that was read."""
+        lines, word = [], 0
+        for line in self.lines or ["\t".join([str(k), token, *"_" * 8]) for k, token in enumerate(self.tokens, 1)]:
+            if not NOT_A_WORD.match(line):
+                columns = line.split("\t")
+                columns[HEAD], columns[LABEL] = str(self.heads[word]), self.labels[word]
+                columns[UPOS] = self.tags[word] if self.tags else columns[UPOS]
+                columns[-1] = "TokenRange={}:{}".format(*self.offsets[word]) if self.offsets else columns[-1]
+                line, word = "\t".join(columns), word + 1
+            lines.append(line)
+        return "\n".join(lines) + "\n\n"
+
+    def to_svg(self) -> str:
+        """A picture of the arcs above the words."""
+        sizes = [max(display_width(word), len(label)) for word, label in zip(self.tokens, self.labels, strict=True)]
+        ends = np.cumsum(np.array(sizes) * 9 + 16)
+        x = (ends + np.append(0, ends[:-1])) / 2
+        heights = [LEVEL * abs(k - head) ** 0.8 if head else 0.0 for k, head in enumerate(self.heads, 1)]
+        top = max(heights) + 2 * LEVEL
+        parts = [_text(at, top + 20, word) for at, word in zip(x, self.tokens, strict=True)]
+        for k, (head, label, height) in enumerate(zip(self.heads, self.labels, heights, strict=True)):
+            begin, height = (x[head - 1] + (4 if head <= k else -4), height) if head else (x[k], top - LEVEL / 2)
+            parts.append(f'<path d="M{begin:.0f} {top:.0f}v-{height:.0f}H{x[k]:.0f}V{top:.0f}"/>')
+            parts.append(_text((begin + x[k]) / 2, top - height - 3, label, ' class="l"'))
+        return SVG.format(width=int(ends[-1]), height=int(top + 30), content="".join(parts))
+
+
+def _text(x: float, y: float, text: str, attributes: str = "") -> str:
+    return f'<text x="{x:.0f}" y="{y:.0f}"{attributes}>{html.escape(text)}</text>'
+
+
+def read_conllu(path: str | Path, is_gold: bool = True) -> Iterator[Tree]:
+    """Yield the sentences of a file. is_gold: with their trees, which each must have."""
+    disk.check_input(Path(path), "a treebank in CoNLL-U")
+    n = 0
+    for has_words, group in groupby(enumerate(read_lines(Path(path)), 1), lambda pair: bool(pair[1].strip())):
+        if has_words:
+            n += 1
+            yield _sentence(list(group), path, is_gold)
+    if not n:
+        raise UserError(f"{path}: there is no sentence, expected CoNLL-U.")
+
+
+def _sentence(lines: list[tuple[int, str]], path: str | Path, is_gold: bool) -> Tree:
+    tree, places = Tree([], lines=[line for _, line in lines], where=f"{path}:{lines[0][0]}"), []
+    for number, line in lines:
+        where, columns = f"{path}:{number}", line.split("\t")
+        if NOT_A_WORD.match(line):
+            continue
+        if len(columns) != 10 or columns[0] != str(len(places) + 1):
+            raise UserError(f"{where}: found {line!r:.60}, expected 10 columns with tabs, ID {len(places) + 1}.")
+        places.append(where)
+        tree.tokens.append(re.sub(r"\s+", "_", check_text(columns[FORM], where, "word")))
+        if is_gold:
+            if not columns[HEAD].isdecimal() or columns[LABEL] in ("", "_"):
+                raise UserError(
+                    f"{where}: HEAD is {columns[HEAD]!r:.20}, DEPREL {columns[LABEL]!r:.20}, expected both."
+                )
+            tree.heads.append(int(columns[HEAD]))
+            tree.labels.append(columns[LABEL])
+            tree.tags.append(columns[UPOS])
+    if not places:
+        raise UserError(f"{tree.where}: the sentence has no words.")
+    if wrong := [k for k, head in enumerate(tree.heads) if head > len(places)]:
+        raise UserError(f"{places[wrong[0]]}: HEAD is {tree.heads[wrong[0]]}; the sentence has {len(places)} words.")
+    if is_gold and tree.heads.count(0) != 1:
+        raise UserError(f"{tree.where}: the sentence has {tree.heads.count(0)} roots (HEAD 0), expected one.")
+    if cycle := find_cycle([0, *tree.heads]):
+        raise UserError(f"{places[cycle[0] - 1]}: the words {sorted(cycle)} are a cycle of heads, expected a tree.")
+    return tree
+
+
+def find_cycle(heads: Sequence[int]) -> list[int]:
+    """The nodes of a cycle, of which there may be none. heads: of nodes 0 .. n, where 0 has none."""
+    seen: set[int] = {0}
+    for node in range(1, len(heads)):
+        path: list[int] = []
+        while node not in seen:
+            seen.add(node)
+            path.append(node)
+            node = int(heads[node])
+        if node in path:
+            return path[path.index(node) :]
+    return []
+
+
+def maximum_tree(scores: np.ndarray) -> np.ndarray:
+    """The heads (n,) of the tree with the highest sum of scores and one root.
+
+    scores: (n, n + 1), of the heads 0 .. n of each word.
+    """
+    scores = np.vstack([np.full(len(scores) + 1, -np.inf), scores.astype(np.float64)])
+    scores[1:, 0] -= 2 * len(scores) * np.abs(scores[1:]).max() + 1  # a further root costs more than a tree is worth
+    np.fill_diagonal(scores, -np.inf)
+    return _arborescence(scores)[1:]
+
+
+def _arborescence(scores: np.ndarray) -> np.ndarray:
+    """The heads of nodes 0 .. n, of which 0 has none, by Chu-Liu and Edmonds. scores: (n + 1, n + 1), node by head."""
+    heads = scores.argmax(axis=1)
+    cycle = find_cycle(heads)
+    if not cycle:
+        return heads
+    rest = np.setdiff1d(np.arange(len(heads)), cycle)
+    n = len(rest)  # the node that the cycle becomes
+    into = scores[np.ix_(cycle, rest)] - scores[cycle, heads[cycle]][:, None]  # gain by breaking the cycle there
+    out = scores[np.ix_(rest, cycle)]
+    contracted = np.full((n + 1, n + 1), -np.inf)
+    contracted[:n, :n] = scores[np.ix_(rest, rest)]
+    contracted[n, :n], contracted[:n, n] = into.max(axis=0), out.max(axis=1)
+    tree = _arborescence(contracted)
+    for node in range(1, n):
+        heads[rest[node]] = cycle[out[node].argmax()] if tree[node] == n else rest[tree[node]]
+    heads[cycle[into[:, tree[n]].argmax()]] = rest[tree[n]]
+    return heads
+
+
+@dataclass
+class Score:
+    """Numbers of words, of those with the right head, also with the right label, and with the right tag, if predicted."""
+
+    words: int = 0
+    heads: int = 0
+    labels: int = 0
+    tags: int = 0
+    with_tags: bool = False
+
+    def add(self, gold: Tree, tree: Tree) -> None:
+        """Count a sentence. Subtypes of labels, as in nmod:poss, do not count, as in the CoNLL 2018 shared task."""
+        right = [a == b for a, b in zip(gold.heads, tree.heads, strict=True)]
+        same = [a.split(":")[0] == b.split(":")[0] for a, b in zip(gold.labels, tree.labels, strict=True)]
+        self.words += len(right)
+        self.heads += sum(right)
+        self.labels += sum(a and b for a, b in zip(right, same, strict=True))
+        self.tags += sum(a == b for a, b in zip(gold.tags, tree.tags, strict=False))
+
+    def _shares(self) -> dict[str, float]:
+        counts = {"uas": self.heads, "las": self.labels, **({"upos": self.tags} if self.with_tags else {})}
+        return {name: n / self.words for name, n in counts.items()}
+
+    @property
+    def value(self) -> float:
+        """The score that selects the best epoch."""
+        return self.labels / self.words
+
+    @property
+    def summary(self) -> str:
+        return "  ".join(f"{name.upper()} {share:6.2%}" for name, share in self._shares().items())
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self._shares(), "words": self.words}
+
+    def table(self) -> str:
+        return f"{self.words:,} words"
