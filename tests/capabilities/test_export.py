@@ -388,34 +388,6 @@ def classifier(export, heads) -> Exported:
     return export(heads / "head of texts", "run_onnx")
 
 
-def check_program(command: list, classifier: Exported, **environment: str) -> None:
-    """Check what a program in another language prints for a sentence, in the exported folder."""
-    folder = Path(classifier.program.__file__).parent
-    for line in ("the river bank", "苹果 <S> of " + "é" * 30):
-        done = subprocess.run(
-            command, cwd=folder, input=line, env={**os.environ, **environment}, capture_output=True, encoding="utf-8"
-        )
-        assert not done.returncode, done.stderr
-        label, probability = done.stdout.split()
-        (answer,) = classifier.answers([line])
-        assert label == answer["label"]
-        assert float(probability) == pytest.approx(answer["probabilities"][label], abs=1e-5)
-
-
-def test_a_classifier_in_c_plus_plus(tmp_path, compiler, classifier):
-    source, program = tmp_path / "a.cc", tmp_path / "a"
-    headers = subprocess.run(
-        [compiler, "-E", "-x", "c++", "-"], input=b"#include <onnxruntime_cxx_api.h>", capture_output=True
-    )
-    if headers.returncode:
-        pytest.skip("no headers of ONNX Runtime")
-    library = tmp_path / "libonnxruntime.so.1"  # that of the Python package
-    library.symlink_to(*Path(classifier.program.onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*"))
-    source.write_text("".join(code_blocks("c++")), encoding="utf-8")
-    subprocess.run([compiler, "-std=c++17", "-o", program, source, library], check=True, timeout=300)
-    check_program([program], classifier, LD_LIBRARY_PATH=str(tmp_path))
-
-
 def test_the_configuration_files_of_servers(classifier):
     """The fields are those of model_config.proto, the values the graph's."""
     (triton,) = code_blocks("protobuf")
