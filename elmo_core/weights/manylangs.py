@@ -20,6 +20,7 @@ import numpy as np
 from elmo_core.config import FILTERS, MAX_CHARS, ELMoConfig
 from elmo_core.files.disk import check_input, read_json
 from elmo_core.files.hdf5_file import ArrayFile
+from elmo_core.files.streams import damage_named
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.characters import CodePoints
 from elmo_core.text.text_files import read_lines
@@ -126,17 +127,13 @@ def _network(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     elif "encoder" not in values:
         path = folder / name
         values = read_json(path, "the file that config_path in config.json names: copy it there")
-    encoder = {"n_layers": 2, "cell_clip": 3, "proj_clip": 3}
-    tokens = {"activation": "relu", "filters": FILTERS, "n_highway": 2, "max_characters_per_token": MAX_CHARS}
-    try:
-        encoder |= values["encoder"]
-        tokens |= values["token_embedder"]
+    with damage_named(path, "Expected the configuration of a model of ELMoForManyLangs."):
+        encoder = {"n_layers": 2, "cell_clip": 3, "proj_clip": 3, **values["encoder"]}
+        tokens = {"activation": "relu", "filters": FILTERS, "n_highway": 2, **values["token_embedder"]}
         if not {"projection_dim", "dim"} <= set(encoder) or not (tokens["char_dim"] or tokens["word_dim"]):
             raise ValueError("its dimensions are missing")
-        if tokens["char_dim"] and tokens["max_characters_per_token"] != MAX_CHARS:
+        if tokens["char_dim"] and tokens.get("max_characters_per_token", MAX_CHARS) != MAX_CHARS:
             raise ValueError(f"expected {MAX_CHARS} characters per token")
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: not the configuration of an ELMo of ELMoForManyLangs ({error}).") from error
     return encoder, tokens
 
 

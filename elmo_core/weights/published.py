@@ -53,11 +53,6 @@ class PublishedModel:
         return ", ".join(filter(None, (self.language, self.text, self.size)))
 
     @property
-    def language_names(self) -> list[str]:
-        """Return the words and the code of the language."""
-        return re.findall(r"\w+", self.language.lower())
-
-    @property
     def addresses(self) -> list[list[str]]:
         """Return the addresses of each file."""
         return [file.split("|") for file in self.files.split()]
@@ -89,7 +84,8 @@ def models(language: str | None = None, format: str | None = None) -> list[Publi
     language: only those of a language, by name or code, such as "German" or "de". format: such as "bilm-tf".
     """
     of_format = [model for model in table().values() if format in (None, model.format)]
-    return [model for model in of_format if language is None or str(language).lower() in model.language_names]
+    words = {model.name: re.findall(r"\w+", model.language.lower()) for model in of_format}
+    return [model for model in of_format if language is None or str(language).lower() in words[model.name]]
 
 
 def home() -> Path:
@@ -185,13 +181,11 @@ def _from_files(model: PublishedModel) -> str:
 def _joined(files: Sequence[Path], folder: Path) -> list[Path]:
     """Join the parts NAME.part-00, NAME.part-01 ... of a file in the folder."""
     parts = sorted((path for path in files if path.suffix.startswith(".part-")), key=lambda path: path.name)
-    others = [path for path in files if path not in parts]
-    if parts:
-        others.append(folder / parts[0].stem)
-        with others[-1].open("wb") as whole:
-            for part in parts:
-                whole.write(part.read_bytes())
-    return others
+    if not parts:
+        return list(files)
+    whole = folder / parts[0].stem
+    whole.write_bytes(b"".join(part.read_bytes() for part in parts))
+    return [*(path for path in files if path not in parts), whole]
 
 
 def _download(model: PublishedModel, folder: Path) -> list[Path]:
