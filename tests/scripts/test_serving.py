@@ -8,7 +8,7 @@ import pytest
 from project import python_blocks
 
 from elmo import ELMoEmbedder
-from elmo_tasks import Tagger, TaggerSettings
+from elmo_tasks import Classifier, ClassifierSettings, Reader, ReaderSettings, Tagger, TaggerSettings
 
 TEXTS = ["The film was good .", "", "Anna saw Rome ."]
 
@@ -50,6 +50,19 @@ def test_it_tags_as_the_library_does(tmp_path, monkeypatch):
     assert call(app, "GET", "/health") == (200, {"status": "ok"})
     for texts in ("a", [1], ["a" * 10_001], ["a"] * 65, None):
         assert call(app, "POST", "/", {"texts": texts})[0] == 422
+
+
+def test_it_classifies_and_answers(tmp_path, monkeypatch):
+    settings = ClassifierSettings(lang="en", epochs=1, word_dim=4, head="mean")
+    classifier = Classifier.train(TEXTS[::2] * 4, ["a", "b"] * 4, settings=settings, save_dir=tmp_path / "classifier")
+    app = service(monkeypatch, tmp_path / "classifier", "classify")
+    assert call(app, "POST", "/", {"texts": TEXTS}) == (200, classifier.predict(TEXTS))
+    example = {"id": "a", "context": TEXTS[2], "question": "Who ?", "answers": {"text": ["Anna"], "answer_start": [0]}}
+    settings = ReaderSettings(lang="en", epochs=1, word_dim=4, hidden_dim=4)
+    reader = Reader.train([example], dev=[example], settings=settings, save_dir=tmp_path / "reader")
+    app = service(monkeypatch, tmp_path / "reader", "answer")
+    expected = [reader.answer("Who ?", TEXTS[0])[0].text, "", reader.answer("Who ?", TEXTS[2])[0].text]
+    assert call(app, "POST", "/", {"texts": TEXTS, "question": "Who ?"}) == (200, expected)
 
 
 def test_its_vectors_are_the_embedders(checkpoints, monkeypatch):
