@@ -36,7 +36,7 @@ from elmo_core.network.matmul import chosen_precision
 from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
 from elmo_core.network.token_tables import CachedTable, PrecomputedTable, TokenTable
-from elmo_core.text.tokens import LMBatch, TokenBatch, Tokens, Vocabulary, restore_order, token_batch
+from elmo_core.text.tokens import LMBatch, TokenBatch, Vocabulary, restore_order, token_batch
 from elmo_core.weights import checkpoint, published
 from elmo_core.weights.model_files import read_model, resolve_name, vocabulary_words
 from elmo_core.weights.published import install, models
@@ -308,16 +308,12 @@ class ELMo(Encoder, nn.Layer):
             return [paddle.zeros(shape)] * self.choice.n_layers, paddle.zeros([rows, steps])
         grad = paddle.set_grad_enabled(self.trainable and paddle.is_grad_enabled())
         with grad, products.precision(self.precision):
-            vectors = self.token_vectors(batch.tokens)
+            vectors = self.bilm.token_encoder(batch.tokens)
             if self.training and self.word_dropout:
                 vectors = vectors * nn.functional.dropout(paddle.ones([len(vectors), 1]), self.word_dropout)
             dropout = self.layer_dropout if self.training else 0.0
             encoded, _ = self.bilm.sentences(vectors, batch.index, batch.lengths, self.choice, dropout=dropout)
             return encoded.tensors(bool(self.pool))
-
-    def token_vectors(self, tokens: Tokens) -> paddle.Tensor:
-        """Vectors (N, P) of a batch's distinct tokens."""
-        return self.bilm.token_encoder(tokens)
 
     def mixed(self, layers: Sequence[paddle.Tensor], mask: paddle.Tensor) -> list[paddle.Tensor]:
         """Compute `forward`'s outputs from the chosen layers: mixed or concatenated, masked, with dropout."""
@@ -397,11 +393,6 @@ class ELMo(Encoder, nn.Layer):
             raise UserError(f"mix_weights({number}): n_mixes is {len(self.mixes)}; concatenated layers have no mix.")
         mix = self.mixes[number]
         return {"layers": nn.functional.softmax(mix.scalars).tolist(), "gamma": mix.gamma.item()}
-
-    def parameter_groups(self) -> list[list[paddle.Tensor]]:
-        """Return the biLM's weights in groups, from the token encoder to the top layer."""
-        pairs = zip(self.bilm.forward_lstm, self.bilm.backward_lstm, strict=True)
-        return [self.bilm.token_encoder.parameters(), *([*f.parameters(), *b.parameters()] for f, b in pairs)]
 
     def l2_loss(self) -> paddle.Tensor:
         """l2_coef times the sum of the squared scalars, which pulls the mixes towards equal weights."""

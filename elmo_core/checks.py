@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo_core.messages import UserError, format_count
+from elmo_core.messages import UserError
 
 Label = str | int | bool  # of a token or text
 PACKAGES = {"sklearn": "scikit-learn"}  # packages with another name than their module
@@ -71,19 +71,6 @@ def check_texts(texts: Sequence, names: Sequence[str] = ("text",)) -> list:
         if parts is None or len(parts) != len(names) or not all(isinstance(part, str) for part in parts):
             raise TypeError(f"text {number}: found {describe(text)}, expected {expected}.")
     return list(items)
-
-
-def check_pair(value: Any, name: str) -> tuple[Sequence, Sequence]:
-    """The examples and their labels. Raise a TypeError unless these are two lists of one length. name: of the argument."""
-    if (pair := as_list(value)) is None or len(pair) != 2:
-        raise TypeError(f"`{name}`: found {describe(value)}, expected a file, or {name} and their labels.")
-    examples, labels = map(as_list, pair)
-    if examples is None or labels is None:
-        raise TypeError(f"`{name}`: found {describe(pair[examples is not None])}, expected a list.")
-    if not examples or len(examples) != len(labels):
-        found = f"{format_count(len(examples), 'examples')} and {format_count(len(labels), 'labels')}"
-        raise UserError(f"`{name}`: found {found}, expected the same number, at least one.")
-    return examples, labels
 
 
 def describe(value: object) -> str:
