@@ -319,6 +319,8 @@ class Task:
             lists = {name.removeprefix(WORDS): text.split("\n") for name, text in words.items()}
             settings, source = self.settings_type(**values["settings"]), values[ELMO]
             check_sizes(settings, tensors)
+            if isinstance(getattr(settings, "user_dict", None), str):
+                raise UserError(f"user_dict is {settings.user_dict!r:.60}, expected a list of words.")
             pretrained = None
             if source is not None:
                 if source != f"{ELMO}/" and source not in published.table():
@@ -328,7 +330,7 @@ class Task:
                 self.make_vectors(settings, lists.pop(VECTORS), tensors.pop(VECTORS)) if VECTORS in lists else None
             )
             self._set(settings, {**values["parts"], **lists}, pretrained, vectors, device, precision)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
             reason = error if isinstance(error, UserError | TypeError) else f"{type(error).__name__} {error}"
             raise UserError(f"{file}: {reason} {REMEDY}") from error
         elmo.set_weights(self.trained_weights(), tensors, f"{folder / WEIGHTS} and {CONFIG}")

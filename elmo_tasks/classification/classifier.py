@@ -150,7 +150,7 @@ class Classifier(Task):
             self.class_weights = to_tensor(weights.astype(np.float32))
 
     def _rows(self, texts: Sequence[Text]) -> Rows:
-        return Rows([text.tokens[side] for side in range(1 + self.parts["pairs"]) for text in texts])
+        return Rows([text.tokens[side] for side in range(1 + bool(self.parts["pairs"])) for text in texts])
 
     def collate(self, examples: Sequence[Text]) -> Batch:
         labels = np.array([self.label_ids[text.label] for text in examples]) if self.network.training else None
@@ -225,7 +225,7 @@ class Classifier(Task):
 
     def tokenised(self, text: Text) -> Text:
         """The text with its tokens. Raise unless it is a pair if the classifier is of pairs."""
-        if len(text.texts) != 1 + self.parts["pairs"]:
+        if len(text.texts) != 1 + bool(self.parts["pairs"]):
             expected = "a tuple of two strings" if self.parts["pairs"] else "a string"
             raise UserError(f"{text.where}: found {text.texts!r:.60}, expected {expected}.")
         if tokenise(text, self.tokeniser, self.settings.max_seq_len):
