@@ -1,0 +1,97 @@
+"""Formats of labelled sentences, and run_tag.py from training to predictions."""
+
+import json
+
+import pytest
+
+import run_tag
+from elmo_core.messages import UserError
+from elmo_tasks import TaggerSettings
+from elmo_tasks.tagging.data import SentenceReader
+
+EXPECTED = [(["Ann", "saw", "Rome"], ["B-PER", "O", "B-LOC"]), (["Rome", "is", "big"], ["B-LOC", "O", "O"])]
+CONLLU = "# sent_id = 1\n1-2\tAnn saw\t_\n1\tAnn\tx\tB-PER\n2\tsaw\tx\tO\n2.1\tthat\tx\tO\n3\tRome\tx\tB-LOC\n\n"
+SPANS = {"text": "Ann saw Rome", "label": [[0, 3, "PER"], [8, 12, "LOC"]]}
+
+
+def read(path, content: str, **settings) -> list[tuple[list, list]]:
+    path.write_text(content, encoding="utf-8")
+    sentences = SentenceReader(TaggerSettings(**settings), "none").read(path, "data")
+    return [(sentence.tokens, sentence.labels) for sentence in sentences]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "settings"),
+    [
+        ("a.txt", "Ann B-PER\nsaw O\nRome B-LOC\n\n-DOCSTART- O\n\nRome B-LOC\nis O\nbig O", {}),
+        ("a.conll", "\ufeffAnn\tNNP\tB-PER\r\nsaw\tV\tO\r\nRome\tN\tB-LOC\r\n\r\nRome\tx\tB-LOC\nis\tx\tO\nbig\tx\tO\n", {}),
+        ("a.txt", "B-PER x Ann\nO x saw\nB-LOC x Rome\n\nB-LOC x Rome\nO x is\nO x big\n", {"columns": "2,0"}),
+        ("a.txt", "Ann 1\nsaw 0\nRome 2\n\nRome 2\nis 0\nbig 0\n", {"label_names": ["O", "B-PER", "B-LOC"]}),
+        ("a.conllu", CONLLU + "1\tRome\tx\tB-LOC\n2\tis\tx\tO\n3\tbig\tx\tO\n", {}),
+        ("a.jsonl", "\n".join(json.dumps({"tokens": t, "ner_tags": x}) for t, x in EXPECTED), {}),
+        ("a.json", json.dumps([{"words": t, "y": x} for t, x in EXPECTED]), {"columns": ["words", "y"]}),
+        ("a.jsonl", json.dumps(SPANS) + '\n{"text": "Rome is big", "label": {"LOC": {"Rome": [[0, 3]]}}}', {}),
+        ("a.txt", "\n".join(" ".join(f"{t}/{x}" for t, x in zip(*row, strict=True)) for row in EXPECTED),
+         {"data_format": "tagged"}),
+    ],
+)  # fmt: skip
+def test_formats(tmp_path, name, content, settings):
+    assert read(tmp_path / name, content, **settings) == EXPECTED
+
+
+def test_a_token_that_looks_like_a_comment(tmp_path):
+    assert read(tmp_path / "a.txt", "#RT: O\nAnn B-PER\n") == [(["#RT:", "Ann"], ["O", "B-PER"])]
+
+
+def test_segmented_words(tmp_path):
+    found = read(tmp_path / "a", "我  在  北京  图书馆\n", data_format="segmented")
+    assert found == [(list("我在北京图书馆"), list("SSBEBME"))]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "word"),
+    [
+        ("a.txt", "Ann B-PER\nsaw\n", "a.txt:2"),
+        ("a.txt", "\n\n", "no sentences"),
+        ("a.jsonl", '{"tokens": ["a"], "labels": ["O", "O"]}', "jsonl:1.*2 labels"),
+        ("a.jsonl", '{"text": "Ann", "label": [[0, 9, "PER"]]}', "jsonl:1.*spans"),
+        ("a.jsonl", '{"tokens": ["a\\ud83d"], "labels": ["O"]}', "surrogate|jsonl"),
+        ("a.jsonl", "[1]", "jsonl:1"),
+    ],
+)
+def test_faulty_files(tmp_path, name, content, word):
+    with pytest.raises(UserError, match=word):
+        read(tmp_path / name, content)
+
+
+def test_spans_that_do_not_fit_are_counted(tmp_path, messages):
+    labels = [[0, 2, "A"], [1, 3, "B"], [4, 9, "C"], [12, 13, "D"]]
+    ((_, found),) = read(tmp_path / "a.jsonl", json.dumps({"text": "Ann saw Rome ", "label": labels}))
+    assert found == ["B-A", "B-C", "I-C"]
+    assert "overlap" in messages() and "extended" in messages() and "without a token" in messages()
+
+
+def test_the_script(tmp_path, capsys, small_weights):
+    rows = ("Ann B-PER\nsaw O\nRome B-LOC\n\nRome B-LOC\nis O\nbig O\n\n") * 9
+    for name in ("train.txt", "dev.txt"):
+        (tmp_path / name).write_text(rows, encoding="utf-8")
+    model, files = f"--save_dir={tmp_path / 'tagger'}", [f"--{n}_file={tmp_path / n}.txt" for n in ("train", "dev")]
+    flags = ["--epochs=20", "--patience=0", "--batch_size=4", "--lr=0.02", "--hidden_dim=16", "--n_layers=1"]
+    flags += ["--lang=en", "--device=cpu"]
+    run_tag.main(["train", *files, model, f"--init_from_ckpt={small_weights['char']}", *flags])
+    assert "== dev" in capsys.readouterr().out
+    argv = [f"--model_dir={tmp_path / 'tagger'}", "--device=cpu"]
+    scores = f"--json={tmp_path / 'scores.json'}", f"--mistakes={tmp_path / 'mistakes'}"
+    run_tag.main(["evaluate", *argv, f"--test_file={tmp_path / 'dev.txt'}", *scores])
+    assert json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))["test"]["f1"] > 0.9
+    capsys.readouterr()
+    (tmp_path / "text").write_text("Ann saw Rome.\n\nRome is big\n", encoding="utf-8")
+    run_tag.main(["predict", *argv, f"--input={tmp_path / 'text'}", f"--output={tmp_path / 'tagged'}"])
+    blocks = (tmp_path / "tagged").read_text(encoding="utf-8").split("\n\n")
+    assert blocks[0].startswith("Ann\tB-PER\nsaw\tO\nRome\tB-LOC\n.\t") and "Rome\tB-LOC\nis" in blocks[-2]
+    run_tag.main(["predict", *argv, f"--input={tmp_path / 'dev.txt'}", "--data_format=columns", "--output_format=json"])
+    values = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(values) == 18 and values[0]["spans"][0]["label"] == "PER"
+    for wrong in ("tagged", "words"):
+        with pytest.raises(UserError, match="output_format"):
+            run_tag.main(["predict", *argv, f"--input={tmp_path / 'text'}", f"--output_format={wrong}"])
