@@ -14,6 +14,7 @@ from elmo import BiLM
 from elmo_core import messages
 from elmo_core.machine.ranks import LostRank, Ranks
 from elmo_core.machine.runtime import paddle
+from elmo_core.machine.versions import to_array
 from elmo_core.messages import UserError, log
 from elmo_core.network.optimizer import Adagrad, Adam
 from elmo_core.network.softmax import Candidates, draw_candidates, is_sampled
@@ -195,8 +196,9 @@ class Trainer:
     def _save(self, is_final: bool = False) -> None:
         with self.meter.paused(), self.saving.measured():
             progress = self.progress.to_dict(self.ranks)
-            state = self.bilm.state_dict(), self.optimizer.state_dict(), progress
-            self.ranks.run_on_main(lambda: self.folder.save(*state, is_final, ADVICE))
+            tensors = self.bilm.state_dict(), self.optimizer.state_dict()
+            state = [{name: to_array(tensor.detach()) for name, tensor in part.items()} for part in tensors]
+            self.ranks.run_on_main(lambda: self.folder.save(*state, progress, is_final, ADVICE))
 
     def _evaluate(self) -> bool:
         """Compute the exact held-out perplexity, each rank on its share of the rows, and save the best model so far.

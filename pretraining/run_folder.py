@@ -135,5 +135,5 @@ def _read_log(folder: Path) -> list[dict]:
     path, lines = folder / LOG, []
     for text in read_lines(path) if path.exists() else ():
         with suppress(ValueError, RecursionError):
-            lines.append(disk.parse_json(text))
+            lines.append(json.loads(text))
     return [line for line in lines if isinstance(line, dict) and "event" in line and type(line.get("step")) is int]

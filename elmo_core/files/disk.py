@@ -28,7 +28,7 @@ def read_json(path: Path, expected: str) -> dict:
     """Read the object in a JSON file. expected: describes it in the error message."""
     check_input(path, expected)
     try:
-        values = parse_json(path.read_text(encoding="utf-8-sig"))
+        values = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: invalid JSON ({error}), expected {expected}.") from error
     if not isinstance(values, dict):
@@ -41,13 +41,6 @@ def write_json(path: Path | None, values: Any, **options: Any) -> None:
     if path:
         with atomic_write(path) as file:
             file.write(json.dumps(values, **options) + "\n")
-
-
-def parse_json(text: str, **options: Any) -> Any:
-    """Parse JSON. options: as of `json.loads`. Raise a ValueError if it has far more brackets than real data has."""
-    if text.count("[") + text.count("{") > len(text) // 8 + 100_000:  # each takes 64 bytes of memory
-        raise ValueError("it is mostly brackets")
-    return json.loads(text, **options)
 
 
 def check_output(flag: str, path: Path | None, *inputs: Path | None) -> None:
@@ -97,11 +90,10 @@ def sha256(path: Path) -> str:
 
 
 @contextmanager
-def atomic_write(path: str | Path, mode: str = "w", durable: bool = True) -> Iterator[IO]:
+def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO]:
     """Open `path` for writing ("w": UTF-8 text, "wb": bytes). The file appears when the block ends without an error.
 
     A symbolic link is kept, and its target is written.
-    durable: wait until the data is on the disk; otherwise a power failure may damage the file.
     """
     path = Path(path)
     if path.is_symlink():
@@ -112,8 +104,7 @@ def atomic_write(path: str | Path, mode: str = "w", durable: bool = True) -> Ite
     with _renamed_to(path) as temporary, temporary.open(mode.replace("w", "x"), **options) as file:
         yield file
         file.flush()
-        if durable:
-            os.fsync(file.fileno())
+        os.fsync(file.fileno())
 
 
 def copy(source: Path, target: Path) -> None:

@@ -2,6 +2,7 @@
 
 import codecs
 import glob
+import json
 import os
 import re
 import sys
@@ -107,7 +108,7 @@ def parse_json(text: str) -> Any:
         is_text = isinstance(value, str)
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if is_text else value
 
-    return disk.parse_json(text, object_pairs_hook=lambda pairs: {name: whole(value) for name, value in pairs})
+    return json.loads(text, object_pairs_hook=lambda pairs: {name: whole(value) for name, value in pairs})
 
 
 def write_table(path: Path | None, rows: Iterable[Sequence[object]]) -> None:
