@@ -88,7 +88,7 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 def _number(field: dataclasses.Field, text: str) -> int | float:
-    """The type of a flag that is a number."""
+    """Return the type of a flag that is a number."""
     try:
         value = (field.metadata["of"] or type(field.default))(text)
     except ValueError:
@@ -152,7 +152,7 @@ def add(group, *names: str, **options) -> None:
 
 
 def layers(text: str) -> str:
-    """A type of flags: the choice of ELMo's layers. Only the syntax is checked."""
+    """Check the choice of ELMo's layers, a flag. Only the syntax is checked."""
     if re.fullmatch(r"average|top|\d+|(concat|mix)(:\d+(,\d+)*)?", text, re.ASCII):
         return text
     raise argparse.ArgumentTypeError(
@@ -200,7 +200,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def model_changes(args: argparse.Namespace) -> dict:
-    """The fields of `ELMoConfig` that the user gave, which replace the preset's."""
+    """Return the fields of `ELMoConfig` that the user gave, which replace the preset's."""
     return {name: getattr(args, name) for name in _model_fields() if getattr(args, name) is not None}
 
 
@@ -210,5 +210,5 @@ def _model_fields() -> list[str]:
 
 
 def options(function: Callable, args: argparse.Namespace) -> dict:
-    """The values of the flags that are parameters of a function."""
+    """Return the values of the flags that are parameters of a function."""
     return {name: value for name, value in vars(args).items() if name in inspect.signature(function).parameters}

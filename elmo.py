@@ -183,7 +183,7 @@ def make_bilm(config: ELMoConfig, weights: dict[str, np.ndarray], source: str = 
 
 
 def weights_of(layer: nn.Layer) -> dict[str, np.ndarray]:
-    """The weights of a layer, by name."""
+    """Return the weights of a layer, by name."""
     return {name: weight.numpy() for name, weight in layer.state_dict().items()}
 
 
@@ -218,7 +218,7 @@ class ScalarMix(nn.Layer):
 
 
 def _masked_layer_norm(layer: paddle.Tensor, mask: paddle.Tensor | None) -> paddle.Tensor:
-    """Zero mean and unit variance over all features of all unmasked tokens."""
+    """Normalise to zero mean and unit variance over all features of all unmasked tokens."""
     mask = paddle.ones(layer.shape[:-1], layer.dtype) if mask is None else mask.astype(layer.dtype)
     mask = mask.unsqueeze(-1)
     count = mask.sum() * layer.shape[-1]
@@ -362,7 +362,7 @@ class ELMo(Encoder, nn.Layer):
         self.cached.clear()
 
     def arrays(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        """The chosen layers (layers, n, 2P) of each sentence, n = 1 if pooled, cached or computed, without gradients."""
+        """Compute the layers (layers, n, 2P) of each sentence, n = 1 if pooled, cached or computed, without gradients."""
         keys = list(map(tuple, checked(sentences)))
         missing = [tokens for tokens in dict.fromkeys(keys) if tokens not in self.cached]
         new = dict(zip(missing, self._compute(missing, "float32", math.inf), strict=True))
@@ -388,7 +388,7 @@ class ELMo(Encoder, nn.Layer):
         return token_batch(sentences, self.config.input, self.vocabulary)
 
     def mix_weights(self, number: int = 0) -> dict[str, list[float] | float]:
-        """The layer weights of a mix, which sum to 1, and its gamma."""
+        """Return the layer weights of a mix, which sum to 1, and its gamma."""
         if number not in range(len(self.mixes)):
             raise UserError(f"mix_weights({number}): n_mixes is {len(self.mixes)}; concatenated layers have no mix.")
         mix = self.mixes[number]
@@ -400,7 +400,7 @@ class ELMo(Encoder, nn.Layer):
 
 
 def _mask(lengths: Sequence[int]) -> paddle.Tensor:
-    """The mask (B, T) of rows of these lengths."""
+    """Return the mask (B, T) of rows of these lengths."""
     lengths = np.array(lengths, np.int64)
     return to_tensor((np.arange(lengths.max(initial=0)) < lengths[:, None]).astype(np.float32))
 
@@ -520,7 +520,7 @@ class ELMoEmbedder(Encoder):
         return Reading(self.choice, self._arrays, self.carry_state, read_final_marker=self.carry_state)
 
     def _arrays(self, batch: EncodedBatch, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        """The arrays of a batch, each of `shape`."""
+        """Return the arrays of a batch, each of `shape`."""
         arrays = batch.arrays(self.dtype, self.pool)  # each (layers, n, 2P)
         if self.choice.how == "concat":
             arrays = [array.swapaxes(0, 1) for array in arrays]
@@ -528,13 +528,13 @@ class ELMoEmbedder(Encoder):
 
     @cached_property
     def words(self) -> list[str]:
-        """The words of the model, by decreasing frequency, if they are known."""
+        """Return the words of the model, by decreasing frequency, if they are known."""
         if self.vocabulary:
             return self.vocabulary.words
         return vocabulary_words(self._prefix) if self._prefix and checkpoint.exists(self._prefix) else []
 
     def encode_tokens(self, tokens: Sequence[str]) -> np.ndarray:
-        """Context-free token vectors (n, P): the LSTMs' input. Layer 0 is this vector twice, once per direction."""
+        """Return context-free token vectors (n, P): the LSTMs' input. Layer 0 is this vector twice, once per direction."""
         tokens = check_sentence(tokens, 0)
         self._oov_counter.update(tokens)
         self.token_table.refresh()
@@ -542,7 +542,7 @@ class ELMoEmbedder(Encoder):
             return self.token_table.lookup(tokens)
 
     def shape(self, n: int) -> tuple[int, ...]:
-        """Shape of the array of n tokens: (layers, n, dim), without n if pooled, without layers for a sum or concat.
+        """Return the shape for n tokens: (layers, n, dim), without n if pooled, without layers for a sum or concat.
 
         With keep_sentence_boundaries, the array has n + 2 rows.
         """
@@ -551,7 +551,7 @@ class ELMoEmbedder(Encoder):
         return (*layers, *rows, self.dim)
 
     def softmax_and_vocabulary(self) -> tuple[Softmax, Vocabulary]:
-        """The softmax and the vocabulary that it predicts."""
+        """Return the softmax and the vocabulary that it predicts."""
         if self._prefix is None:
             if "softmax" not in dict(self.bilm.named_children()) or self.vocabulary is None:
                 raise UserError("params: found a BiLM without a softmax or vocabulary, which predicting words needs.")

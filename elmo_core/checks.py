@@ -19,7 +19,7 @@ EXAMPLE = "[['The', 'first', 'sentence', '.'], ['Second', 'one', '.']]"
 
 
 def as_list(value: Any) -> list | tuple | None:
-    """The items of a list, tuple, array, or column of pandas or `datasets`; None for anything else."""
+    """Return the items of a list, tuple, array, or column of pandas or `datasets`; None for anything else."""
     if isinstance(value, list | tuple):
         return value
     is_sized = isinstance(value, Iterable) and hasattr(value, "__len__")
@@ -30,7 +30,7 @@ def as_list(value: Any) -> list | tuple | None:
 
 
 def check_sentences(sentences: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-    """The sentences as a list. Raise a TypeError that shows an example unless these are sequences of tokens."""
+    """Return the sentences as a list. Raise a TypeError that shows an example unless these are sequences of tokens."""
     if (items := as_list(sentences)) is None:
         hint = " Make a list of the generator first." if isinstance(sentences, Iterator) else ""
         raise TypeError(f"sentences: found {describe(sentences)}, expected a list of lists of tokens, {EXAMPLE}.{hint}")
@@ -44,7 +44,7 @@ def checked(sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
 
 
 def check_sentence(sentence: Sequence[str], number: int) -> Sequence[str]:
-    """The sentence as a list or tuple. Raise an error unless it is a sequence of tokens.
+    """Return the sentence as a list or tuple. Raise an error unless it is a sequence of tokens.
 
     Blank tokens, such as spaCy's, and no-break spaces within a token are read as any unknown characters.
     """
@@ -62,7 +62,7 @@ def check_sentence(sentence: Sequence[str], number: int) -> Sequence[str]:
 
 
 def check_texts(texts: Sequence, names: Sequence[str] = ("text",)) -> list:
-    """The texts as a list. Raise a TypeError unless each is a string or, with several names, as many strings."""
+    """Return the texts as a list. Raise a TypeError unless each is a string or, with several names, as many strings."""
     if (items := as_list(texts)) is None:
         raise TypeError(f"found {describe(texts)}, expected a list of {'strings' if len(names) == 1 else 'tuples'}.")
     expected = "a string" if len(names) == 1 else f"a tuple of strings: {', '.join(names)}"

@@ -70,7 +70,7 @@ class ELMoConfig:
         return dataclasses.asdict(self)
 
     def reads(self, field: str) -> bool:
-        """Whether the model uses a field."""
+        """Return whether the model uses a field."""
         if field in ("character_dim", "filters", "activation", "n_highway"):
             return self.reads_characters
         return field != "word_dim" or (self.reads_characters and self.reads_words)
@@ -81,7 +81,7 @@ class ELMoConfig:
 
     @property
     def needs_vocabulary(self) -> bool:
-        """Whether reading tokens requires the vocabulary stored with the checkpoint, or its alphabet."""
+        """Return whether reading tokens requires the vocabulary stored with the checkpoint, or its alphabet."""
         return self.reads_words or self.alphabet != "bytes" or self.max_characters != MAX_CHARS
 
     @property
@@ -90,7 +90,7 @@ class ELMoConfig:
 
     @property
     def n_filters(self) -> int:
-        """Number of filters over all widths."""
+        """Return the number of filters over all widths."""
         return sum(number for _, number in self.filters)
 
     def _validate(self) -> None:

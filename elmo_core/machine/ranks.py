@@ -48,7 +48,7 @@ class Ranks:
 
     @property
     def is_main(self) -> bool:
-        """Whether this is rank 0, which writes files and messages."""
+        """Return whether this is rank 0, which writes files and messages."""
         return self.rank == 0
 
     def sum(self, values: Sequence[float]) -> list[float]:
@@ -58,7 +58,7 @@ class Ranks:
         return self._all_reduce(np.array(values, np.float64), paddle.distributed.ReduceOp.SUM).tolist()
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is true on any rank."""
+        """Return whether the flag is true on any rank."""
         return self.sum([float(flag)])[0] > 0
 
     def gather(self, value: Any) -> list[Any]:
@@ -189,7 +189,7 @@ def choose_network(hosts: Sequence[str], own_host: str) -> None:
 
 
 def network_interface(address: str) -> str | None:
-    """Name of the network interface that has this IPv4 address, or None."""
+    """Return the name of the network interface that has this IPv4 address, or None."""
     import fcntl  # not available on Windows
 
     get_address = 0x8915  # SIOCGIFADDR of Linux

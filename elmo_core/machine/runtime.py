@@ -34,7 +34,7 @@ _DEVICE_LOCK = threading.RLock()
 
 
 def n_cores() -> int:
-    """Number of cores this process may use: containers and `taskset` can limit it."""
+    """Return the number of cores this process may use: containers and `taskset` can limit it."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = map(int, CPU_QUOTA.read_text(encoding="ascii").split())
@@ -54,7 +54,7 @@ def processor() -> str:
 
 
 def n_threads() -> int:
-    """Number of threads for Paddle's and our own work: OMP_NUM_THREADS, or 1 if that is not a positive number."""
+    """Return the number of threads for Paddle's and our own work: OMP_NUM_THREADS, or 1 if that is not a positive number."""
     outermost = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # of a list, one per nesting level
     return max(1, int(outermost)) if outermost.isdecimal() and len(outermost) < 6 else 1
 
@@ -70,7 +70,7 @@ def rank_and_size() -> tuple[int, int]:
 
 
 def local_ranks() -> int:
-    """Number of this job's processes on this machine, according to `paddle.distributed.launch`."""
+    """Return the number of this job's processes on this machine, according to `paddle.distributed.launch`."""
     endpoints = os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")
     host = os.environ.get("PADDLE_CURRENT_ENDPOINT", "").rpartition(":")[0]
     return max(1, sum(endpoint.rpartition(":")[0] == host for endpoint in endpoints if endpoint))
@@ -182,7 +182,7 @@ def device_name(name: str = "auto") -> str:
 
 
 def portable_device(name: str) -> str:
-    """The device for a copy of something, perhaps on another machine: auto, if this is what auto chooses here."""
+    """Return the device for a copy of something, perhaps on another machine: auto, if this is what auto chooses here."""
     return "auto" if name == device_name() else name
 
 
@@ -228,7 +228,7 @@ def mkl() -> ctypes.CDLL | None:
 
 @functools.cache
 def _gomp() -> ctypes.CDLL | None:
-    """The OpenMP library of Paddle's oneDNN, or None; its MKL has another."""
+    """Return the OpenMP library of Paddle's oneDNN, or None; its MKL has another."""
     try:
         return ctypes.CDLL("libgomp.so.1")
     except OSError:

@@ -15,7 +15,7 @@ WHEEL_OF_2_6 = (61, 70, 75, 80, 86)  # compute capabilities in its CUDA 11.8 whe
 
 
 def installed() -> str | None:
-    """Version of the installed Paddle, found without importing it; None if not installed."""
+    """Return the version of the installed Paddle, found without importing it; None if not installed."""
     package = importlib.util.find_spec("paddle")
     if package is None or package.origin is None:
         return None
@@ -39,18 +39,18 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def has_tf32(paddle, device: str) -> bool:
-    """Whether a device can multiply float32 matrices in TF32, as those from the A100 on can, and may."""
+    """Return whether a device can multiply float32 matrices in TF32, as those from the A100 on can, and may."""
     is_forbidden = os.environ.get("NVIDIA_TF32_OVERRIDE") == "0"
     return device.startswith("gpu") and not is_forbidden and capability(paddle, device) >= (8, 0)
 
 
 def capability(paddle, device: str) -> tuple[int, int]:
-    """The compute capability of a GPU, such as gpu:0."""
+    """Return the compute capability of a GPU, such as gpu:0."""
     return paddle.device.cuda.get_device_capability(int(device.partition(":")[2] or 0))
 
 
 def tf32_allowed(paddle) -> bool:
-    """Whether GPUs may multiply float32 matrices in TF32. CPU builds before Paddle 3 lack this setting."""
+    """Return whether GPUs may multiply float32 matrices in TF32. CPU builds before Paddle 3 lack this setting."""
     switch = getattr(paddle.base.core, "get_cublas_switch", None)
     return bool(switch and switch())
 
@@ -66,7 +66,7 @@ def allow_tf32(paddle, allowed: bool) -> None:
 
 
 def current_stream(paddle) -> int:
-    """The address of the CUDA stream on which Paddle runs its operators on the current device."""
+    """Return the address of the CUDA stream on which Paddle runs its operators on the current device."""
     return paddle.base.core._get_current_stream(-1).cuda_stream
 
 
@@ -80,12 +80,12 @@ def adam_update(paddle, weight, gradient, lr, moments: Sequence, powers: Sequenc
 
 @functools.cache
 def _has_amsgrad(adam: type) -> bool:
-    """Whether Adam has a third moment, as in Paddle 3."""
+    """Return whether Adam has a third moment, as in Paddle 3."""
     return "amsgrad" in inspect.signature(adam).parameters
 
 
 def random_states(paddle) -> list[list]:
-    """The states of the current device's random generators, as JSON has them. Empty in Paddle 2.6, which hides them."""
+    """Save the states of the device's random generators, as JSON has them. Empty in Paddle 2.6, which hides them."""
     states = [state.__getstate__() for state in paddle.get_rng_state()]
     return [list(state) for state in states if isinstance(state[-1], list)]
 
@@ -100,12 +100,12 @@ def set_random_states(paddle, saved: Sequence[list]) -> None:
 
 
 def to_array(x) -> np.ndarray:
-    """A tensor as a NumPy array, without a copy if Paddle (from 3 on) can share its memory."""
+    """Return a tensor as a NumPy array, without a copy if Paddle (from 3 on) can share its memory."""
     return np.from_dlpack(x) if x.place.is_cpu_place() and hasattr(x, "__dlpack__") else x.numpy()
 
 
 def missing_kernels(paddle) -> str:
-    """A warning if this build of Paddle has no kernels for the current GPU, else empty."""
+    """Return a warning if this build of Paddle has no kernels for the current GPU, else empty."""
     archs = getattr(paddle.version, "cuda_archs", None)
     built_for = sorted(map(int, archs() if archs else WHEEL_OF_2_6 if paddle.version.major == "2" else ()))
     major, minor = paddle.device.cuda.get_device_capability()

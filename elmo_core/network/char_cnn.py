@@ -45,7 +45,7 @@ class CharCNN(nn.Layer):
             self.projection = nn.Identity()
 
     def forward(self, tokens: Tokens) -> paddle.Tensor:
-        """Vectors (N, P) of the distinct tokens, which are sorted by number of characters."""
+        """Return vectors (N, P) of the distinct tokens, which are sorted by number of characters."""
         return self.projection(self.highway_features(tokens))
 
     def highway_features(self, tokens: Tokens) -> paddle.Tensor:
@@ -65,7 +65,7 @@ class CharCNN(nn.Layer):
         return x
 
     def _merged_filters(self) -> tuple[paddle.Tensor, paddle.Tensor]:
-        """All filters as one matrix (W * D, F), W the largest width, narrower ones zero-padded; and biases (F,).
+        """Return all filters as one matrix (W * D, F), W the largest width, narrower ones zero-padded; and biases (F,).
 
         Most filters are wide, so a single product wastes little.
         """
@@ -74,7 +74,7 @@ class CharCNN(nn.Layer):
         return paddle.concat(weights, axis=1), paddle.concat([conv.bias for conv in self.convolutions])
 
     def _windows(self, tokens: Tokens) -> list[paddle.Tensor]:
-        """The ids in all windows (starts, n, W) of each run of tokens with similar lengths. Each id is sent only once."""
+        """List the ids in all windows (starts, n, W) of each run of tokens with similar lengths. Each id is sent once."""
         widths = [width for width, _ in self.config.filters]
         widest, last = max(widths), tokens.characters.shape[1] - min(widths)
         dtype = np.int16 if self.config.n_characters < 2**15 else np.int32
@@ -216,7 +216,7 @@ class Maximum(paddle.autograd.PyLayer):
 
 
 def _argmax_is_slow(x: paddle.Tensor) -> bool:
-    """Whether Paddle's argmax takes longer than a comparison and a maximum, as on GPUs: a block of threads per result."""
+    """Tell whether Paddle's argmax is slower than a comparison and a maximum, as on GPUs: a block of threads per result."""
     return not x.place.is_cpu_place()
 
 

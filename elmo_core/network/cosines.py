@@ -19,7 +19,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def nearest(vectors: np.ndarray, query: np.ndarray, allowed: np.ndarray, n: int) -> list[tuple[int, float]]:
-    """The n nearest of the allowed (N,) vectors (N, D) to a vector (D,), all of length 1: indices and cosines."""
+    """Return the n nearest of the allowed (N,) vectors (N, D) to a vector (D,), all of length 1: indices and cosines."""
     cosines = np.where(allowed, vectors @ query, -np.inf)
     order = np.argsort(-cosines, kind="stable")[: min(n, allowed.sum())]
     return [(k, float(cosines[k])) for k in order.tolist()]

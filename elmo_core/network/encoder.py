@@ -39,7 +39,7 @@ class Encoder:
 
     @property
     def oov_share(self) -> float:
-        """Fraction of the tokens so far that are outside the table of words; 0 for models without one."""
+        """Return the fraction of the tokens so far that are outside the table of words; 0 for models without one."""
         return self._oov_counter.unknown / max(1, self._oov_counter.total)
 
     def read(

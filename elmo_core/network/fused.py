@@ -85,7 +85,7 @@ class Kernel:
             setattr(self, name, functools.partial(self._call, function, parameters.split()))
 
     def packs(self, n_products: int, rows: int) -> bool:
-        """Whether fused.c packs the right-hand side of so many products with so many rows in total."""
+        """Return whether fused.c packs the right-hand side of so many products with so many rows in total."""
         return products.bfloat16_enabled() or bool(self.blas[1] and n_products > 2 and rows >= 4 * n_products)
 
     def _call(self, function: Callable, names: list[str], /, *arguments, **keywords) -> int | None:
@@ -115,7 +115,7 @@ class Packed:
 
 
 def _packed_products_work(mkl: ctypes.CDLL) -> bool:
-    """Whether MKL can multiply a packed matrix with other numbers of rows than it was packed for.
+    """Return whether MKL can multiply a packed matrix with other numbers of rows than it was packed for.
 
     fused.c does that; MKL's manual leaves it open.
     """
@@ -163,14 +163,14 @@ def _to_c(value):
 
 
 def is_supported(x: paddle.Tensor) -> bool:
-    """Whether the compiled loops are available and support this tensor's device and dtype."""
+    """Return whether the compiled loops are available and support this tensor's device and dtype."""
     bfloat16 = products.bfloat16_enabled()
     fits = (x.dtype == paddle.float32 or (bfloat16 and x.dtype == paddle.bfloat16)) and x.place.is_cpu_place()
     return fits and kernel() is not None and not (bfloat16 and kernel().bfloat16_blas is None)
 
 
 def checksum(weights: Sequence[paddle.Tensor]) -> object:
-    """A value that is different after a change of the weights; always, without the compiled loops."""
+    """Return a value that is different after a change of the weights; always, without the compiled loops."""
     if not is_supported(weights[0]):
         return object()
     return kernel().checksum(len(weights), [weight.size for weight in weights], weights)
@@ -219,13 +219,13 @@ def _library() -> ctypes.CDLL:
 
 
 def _is_complete(library: Path) -> bool:
-    """Whether the file is there and ends with the SHA-256 of what precedes it."""
+    """Return whether the file is there and ends with the SHA-256 of what precedes it."""
     content = library.read_bytes() if library.is_file() else b""
     return hashlib.sha256(content[:-DIGEST_BYTES]).digest() == content[-DIGEST_BYTES:]
 
 
 def _cache() -> Path | None:
-    """The user's folder for built libraries; None if it is missing or other users could write to it."""
+    """Return the user's folder for built libraries; None if it is missing or other users could write to it."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     folder = Path(base if Path(base).is_absolute() else os.path.expanduser("~/.cache"), "elmo")  # noqa: PTH111
     if not folder.is_absolute():  # no home

@@ -27,12 +27,12 @@ class LayerChoice:
 
     @property
     def n_layers(self) -> int:
-        """Number of layers that `select` returns."""
+        """Return the number of layers that `select` returns."""
         return 1 if self.how == "sum" else len(self.indices)
 
     @property
     def max_layer(self) -> int:
-        """The last layer that has to be computed."""
+        """Return the last layer that has to be computed."""
         return max(self.indices, default=0)
 
     def select(self, layers: Sequence[Sequence[paddle.Tensor]]) -> list[Sequence[paddle.Tensor]]:
@@ -66,7 +66,7 @@ class EncodedBatch:
     first: int  # step of the first token: 1, or 0 if the markers are tokens, too
 
     def tensors(self, pooled: bool) -> tuple[list[paddle.Tensor], paddle.Tensor]:
-        """Each layer (B, T, 2P), zero at padding, or its means (B, 2P), and the mask (B, T)."""
+        """Return each layer (B, T, 2P), zero at padding, or its means (B, 2P), and the mask (B, T)."""
         *indices, mask = self.packing.token_indices(self.n_tokens, self.first)
         mask = to_tensor(mask).astype(self.layers[0][0].dtype)
         if pooled:
@@ -83,7 +83,7 @@ class EncodedBatch:
         return layers, mask
 
     def arrays(self, dtype: str, pool: str | None) -> list[np.ndarray]:
-        """Each sentence's array (layers, n, 2P), with n = 1 if pooled."""
+        """Return each sentence's array (layers, n, 2P), with n = 1 if pooled."""
         forward, backward, _ = self.packing.token_indices(self.n_tokens, self.first)
         layers = [[versions.to_array(side) for side in pair] for pair in self.layers]
         arrays, half = [], layers[0][0].shape[1]

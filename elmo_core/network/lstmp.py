@@ -127,7 +127,7 @@ class Packing:
         return cls(sorted_indices, batch_sizes.tolist(), offsets, row, step)
 
     def token_indices(self, n: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Packed indices of the outputs of each row's n (B,) tokens, forward and backward (B, T), and their mask (B, T).
+        """Find the packed outputs of each row's n (B,) tokens, forward and backward (B, T), and their mask (B, T).
 
         Step 0 of a row is its begin or end marker, step k the k-th word from the direction's start. first: step of the
         first token, 1, or 0 if the markers are tokens, too. T is the largest n.
@@ -195,7 +195,7 @@ def equations(
     bias: paddle.Tensor,
     projection_weight: paddle.Tensor,
 ) -> LayerOutput:
-    """One direction of a layer as the paper writes it. The shapes are those of LayerInput."""
+    """Compute one direction of a layer as the paper writes it. The shapes are those of LayerInput."""
     if paddle.is_grad_enabled() or len(x) * len(bias) <= MAX_GATE_ELEMENTS:  # one product is faster
         gate_inputs = (amp_matmul(x, input_weight) + bias).split(batch_sizes)
     else:
@@ -342,7 +342,7 @@ class _FusedDirection:
         return packed(weights, transposed, len(self.batch_sizes), sum(self.batch_sizes))
 
     def _operand(self, shape: Sequence[int], same: paddle.Tensor | None = None) -> paddle.Tensor:
-        """Memory for operands of products; in float32, `same` if given."""
+        """Return memory for operands of products; in float32, `same` if given."""
         if products.bfloat16_enabled():
             return paddle.empty(shape, "bfloat16")
         return paddle.empty(shape) if same is None else same
@@ -350,5 +350,5 @@ class _FusedDirection:
 
 @functools.lru_cache(8)
 def _forget_bias(cell_dim: int, value: float, dtype: paddle.dtype) -> paddle.Tensor:
-    """The forget gate's constant, as an addition to the biases of the four gates (4H,)."""
+    """Return the forget gate's constant, as an addition to the biases of the four gates (4H,)."""
     return paddle.to_tensor(np.repeat([0, 0, value, 0], cell_dim), dtype, place=paddle.CPUPlace())

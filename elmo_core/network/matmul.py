@@ -21,7 +21,7 @@ def chosen_precision(name: str, device: str) -> str:
 
 
 def bfloat16_problem(device: str) -> str:
-    """The reason why a device cannot multiply in bfloat16; empty if it can."""
+    """Return the reason why a device cannot multiply in bfloat16; empty if it can."""
     if device.startswith("gpu"):
         capable = versions.capability(paddle, device) >= (8, 0)
         return "" if capable else "this GPU has no bfloat16 (an A100 or later has)"
@@ -64,7 +64,7 @@ def amp_matmul(x, weight, transpose_x: bool = False, transpose_y: bool = False, 
 
 
 def packed(weights: Sequence[paddle.Tensor], transposed: bool, n_products: int, rows: int) -> fused.Packed:
-    """The weights, one above the other, as the right-hand side of so many products with so many rows in total.
+    """Return the weights, one above the other, as the right-hand side of so many products with so many rows in total.
 
     Those of a frozen model are packed once, and again if a checksum shows that they have changed: packing them in every call
     would double the time of a batch of 8 sentences.

@@ -34,7 +34,7 @@ failed = ctypes.c_int(0)  # the last error of a product
 
 @functools.cache
 def missing() -> str:
-    """The part that products in bfloat16 need and this machine lacks; empty if it has all."""
+    """Return the part that products in bfloat16 need and this machine lacks; empty if it has all."""
     if "avx512_bf16" not in runtime.processor():
         return "this processor has no bfloat16 products: AVX512_BF16 (AMD Zen 4, Intel Cooper Lake) or AMX (Sapphire Rapids)"
     library = _library()
@@ -46,7 +46,7 @@ def missing() -> str:
 
 
 def addresses() -> list[ctypes.c_void_p]:
-    """An engine, options that make a product add to its result, and the functions. Only if nothing is missing."""
+    """Return an engine, options that make a product add to its result, and the functions. Only if nothing is missing."""
     library, engine, options, additions = _library(), *(ctypes.c_void_p() for _ in range(3))
     statuses = (
         library.dnnl_engine_create(ctypes.byref(engine), CPU, ctypes.c_size_t(0)),

@@ -25,7 +25,7 @@ class RowGradient:
         return self.ids[self.shared :]
 
     def covers(self, table: paddle.Tensor) -> bool:
-        """Whether these are all rows of a table, in order."""
+        """Return whether these are all rows of a table, in order."""
         return len(self.ids) == len(table) and bool((self.ids == np.arange(len(table))).all())
 
     def expand_to(self, ids: np.ndarray) -> paddle.Tensor:
@@ -37,7 +37,7 @@ class RowGradient:
         return paddle.scatter_(values, to_tensor(rows), self.values)
 
     def with_rows(self, ids: np.ndarray, values: paddle.Tensor) -> "RowGradient":
-        """A gradient with these ids after the shared ones."""
+        """Return a gradient with these ids after the shared ones."""
         ids = np.concatenate([self.ids[: self.shared], ids])
         return RowGradient(ids, row_index(ids), values, self.shared)
 
@@ -61,13 +61,13 @@ def gather_rows(table: paddle.Tensor, ids: np.ndarray, index: paddle.Tensor, sha
 
 
 def embedding_lookup(table: paddle.Tensor, ids: np.ndarray) -> paddle.Tensor:
-    """Rows (n, width) of a table for ids (n,) that may repeat."""
+    """Return rows (n, width) of a table for ids (n,) that may repeat."""
     distinct, inverse = np.unique(ids, return_inverse=True)
     return paddle.gather(gather_rows(table, distinct, row_index(distinct)), to_tensor(inverse.ravel()))
 
 
 def row_gradient(table: paddle.Tensor) -> RowGradient | None:
-    """The gradient accumulated since the optimizer's last `clear_grad`."""
+    """Return the gradient accumulated since the optimizer's last `clear_grad`."""
     return getattr(table, "row_gradient", None)
 
 

@@ -34,26 +34,26 @@ class Candidates:
     tries: int  # draws it took to find them; 0: the whole vocabulary
 
     def log_expected_counts(self, words: np.ndarray, like: paddle.Tensor) -> paddle.Tensor:
-        """Log of the expected counts of words (n,), in the dtype of another tensor."""
+        """Return the log of the expected counts of words (n,), in the dtype of another tensor."""
         if not self.tries:
             return paddle.zeros([len(words)], like.dtype)
         probabilities = -np.expm1(self.tries * np.log1p(-log_uniform(words, self.vocab_size)))  # drawn at least once
         return to_tensor(np.log(probabilities).astype(str(like.dtype).removeprefix("paddle.")))
 
     def accidental_hits(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Indices of the words that are also candidates, and of those candidates."""
+        """Return indices of the words that are also candidates, and of those candidates."""
         candidates = np.minimum(np.searchsorted(self.ids, words), len(self.ids) - 1)
         (hits,) = np.nonzero(self.ids[candidates] == words)
         return hits, candidates[hits]
 
 
 def log_uniform(words: np.ndarray, vocab_size: int) -> np.ndarray:
-    """Probability of each word: P(k) = log((k + 2) / (k + 1)) / log(V + 1)."""
+    """Return the probability of each word: P(k) = log((k + 2) / (k + 1)) / log(V + 1)."""
     return np.log1p(1 / (np.asarray(words, dtype=np.float64) + 1)) / np.log(vocab_size + 1)
 
 
 def is_sampled(vocab_size: int, n: int) -> bool:
-    """Whether to sample n candidates. Not if n is 0 or at least 80 % of the words: the last ones would take long to draw."""
+    """Decide whether to sample n candidates: not if n is 0 or at least 80 % of the words: the last take long to draw."""
     return 0 < 5 * n < 4 * vocab_size
 
 
@@ -83,7 +83,7 @@ class Softmax(paddle.nn.Layer):
         self.bias = self.create_parameter([vocab_size, 1], is_bias=True)
 
     def losses(self, directions, targets, candidates: Candidates) -> list[paddle.Tensor]:
-        """Mean loss per direction, with a softmax over the candidates and the target.
+        """Return the mean loss per direction, with a softmax over the candidates and the target.
 
         directions: tensors (M, P); targets: NumPy word ids (M,) per direction.
         """
@@ -116,13 +116,13 @@ class Softmax(paddle.nn.Layer):
         return paddle.stack([total.log() - target, total.log() - mean_logit, rank.astype("float64")]).numpy()
 
     def all_log_probabilities(self, h: paddle.Tensor) -> np.ndarray:
-        """Log-probabilities of all words for a few hidden states h (M, P): float64 (M, V)."""
+        """Return the log-probabilities of all words for a few hidden states h (M, P): float64 (M, V)."""
         logits = (paddle.matmul(h, self.weight, transpose_y=True) + self.bias.reshape([1, -1])).astype("float64")
         return paddle.nn.functional.log_softmax(logits, axis=1).numpy()
 
 
 def _rows_to_read(candidates: Candidates, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ids (S + extra,) of the candidates, then of the targets that are not among them; and each target's index there."""
+    """List the ids (S + extra,) of the candidates, then of the targets that are not among them; and each target's index there."""
     hit_rows, hit_candidates = candidates.accidental_hits(words)
     is_extra = np.ones(len(words), bool)
     is_extra[hit_rows] = False
@@ -167,7 +167,7 @@ class SampledLoss(paddle.autograd.PyLayer):
 
 
 def _direction_loss(h, target_weight, target_bias, table, bias, words: np.ndarray, candidates: Candidates):
-    """Mean loss of one direction, and its gradients with respect to h (M, P), the targets' weights (M, P) and biases
+    """Compute the mean loss of one direction, and its gradients with respect to h (M, P), the targets' weights (M, P) and biases
     (M, 1), and the candidates' table (S, P) and bias (S,).
     """
     with paddle.no_grad():
@@ -180,7 +180,7 @@ def _direction_loss(h, target_weight, target_bias, table, bias, words: np.ndarra
 
 
 def _sliced_loss(h, target_logits, table, bias, hit_rows: np.ndarray, hit_candidates: np.ndarray):
-    """Mean loss over the candidates and the targets, whose logits (M, 1) are given, with accidental hits masked.
+    """Return the mean loss over the candidates and the targets, whose logits (M, 1) are given, with accidental hits masked.
 
     Also returns the gradients with respect to h (through the candidates only), target_logits, table and bias.
     """
@@ -209,7 +209,7 @@ def _sliced_loss(h, target_logits, table, bias, hit_rows: np.ndarray, hit_candid
 
 
 def _logits_per_slice(h) -> int:
-    """Elements per slice of logits; 256 MB on a GPU, for fewer launches."""
+    """Return elements per slice of logits; 256 MB on a GPU, for fewer launches."""
     return LOGITS_PER_SLICE if h.place.is_cpu_place() else 16 * LOGITS_PER_SLICE
 
 

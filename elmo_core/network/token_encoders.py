@@ -25,7 +25,7 @@ class WordTable(nn.Layer):
         self.embedding = _word_table(config.vocab_size, config.projection_dim)
 
     def forward(self, tokens: Tokens) -> paddle.Tensor:
-        """Vectors (N, P) of the distinct tokens, from their word ids (N,)."""
+        """Return vectors (N, P) of the distinct tokens, from their word ids (N,)."""
         return _vectors(self.embedding, tokens.words, self.sparse)
 
 

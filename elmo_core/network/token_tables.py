@@ -53,7 +53,7 @@ class TokenTable:
         self.lock = threading.Lock()  # several threads may use one embedder
 
     def __call__(self, sentences: Sequence[Sequence[str]]) -> tuple[paddle.Tensor, np.ndarray, np.ndarray]:
-        """Vectors (N, P) of the distinct tokens, indices (B, T) into them for rows `<S> w1 .. wn </S>`, their lengths."""
+        """Look up vectors (N, P) of the distinct tokens; indices (B, T) into them of rows `<S> w1 .. wn </S>`; lengths (B,)."""
         tokens = [token for sentence in sentences for token in (BOS, *sentence, EOS)]
         lengths = np.array([len(sentence) + 2 for sentence in sentences], dtype=np.int64)
         with self.lock:
@@ -62,13 +62,13 @@ class TokenTable:
         return vectors, pad_rows(inverse.ravel(), lengths, lengths.max(initial=0)), lengths
 
     def lookup(self, tokens: Sequence[str]) -> np.ndarray:
-        """The vectors (n, P) of tokens."""
+        """Return the vectors (n, P) of tokens."""
         with self.lock:
             rows = to_tensor(self.row_ids(list(tokens)))  # first: the table may have to grow for it
             return paddle.gather(self.table, rows).numpy()
 
     def row_ids(self, tokens: list[str]) -> np.ndarray:
-        """The tokens' rows (n,) in the table, -1 for unknown ones. The caller holds the lock."""
+        """Return the tokens' rows (n,) in the table, -1 for unknown ones. The caller holds the lock."""
         return np.fromiter(map(self.row_of.get, tokens, itertools.repeat(-1)), np.int64, len(tokens))
 
     def refresh(self) -> None:
