@@ -122,7 +122,7 @@ class Softmax(paddle.nn.Layer):
 
 
 def _rows_to_read(candidates: Candidates, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """List the ids (S + extra,) of the candidates, then of the targets that are not among them; and each target's index there."""
+    """List the ids (S + extra,) of the candidates, then of targets that are not among them; and each target's index there."""
     hit_rows, hit_candidates = candidates.accidental_hits(words)
     is_extra = np.ones(len(words), bool)
     is_extra[hit_rows] = False
@@ -167,8 +167,8 @@ class SampledLoss(paddle.autograd.PyLayer):
 
 
 def _direction_loss(h, target_weight, target_bias, table, bias, words: np.ndarray, candidates: Candidates):
-    """Compute the mean loss of one direction, and its gradients with respect to h (M, P), the targets' weights (M, P) and biases
-    (M, 1), and the candidates' table (S, P) and bias (S,).
+    """Compute the mean loss of one direction, and its gradients with respect to h (M, P), the targets' weights (M, P) and
+    biases (M, 1), and the candidates' table (S, P) and bias (S,).
     """
     with paddle.no_grad():
         log_expected = candidates.log_expected_counts(words, h).unsqueeze(1)

@@ -53,7 +53,7 @@ class TokenTable:
         self.lock = threading.Lock()  # several threads may use one embedder
 
     def __call__(self, sentences: Sequence[Sequence[str]]) -> tuple[paddle.Tensor, np.ndarray, np.ndarray]:
-        """Look up vectors (N, P) of the distinct tokens; indices (B, T) into them of rows `<S> w1 .. wn </S>`; lengths (B,)."""
+        """Look up vectors (N, P) of the distinct tokens; indices (B, T) into them of rows `<S> .. </S>`; lengths (B,)."""
         tokens = [token for sentence in sentences for token in (BOS, *sentence, EOS)]
         lengths = np.array([len(sentence) + 2 for sentence in sentences], dtype=np.int64)
         with self.lock:
