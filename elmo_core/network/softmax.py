@@ -122,7 +122,7 @@ class Softmax(paddle.nn.Layer):
 
 
 def _rows_to_read(candidates: Candidates, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """List the ids (S + extra,) of the candidates, then of targets that are not among them; and each target's index there."""
+    """List the ids (S + extra,) of the candidates, then of targets not among them; and each target's index there."""
     hit_rows, hit_candidates = candidates.accidental_hits(words)
     is_extra = np.ones(len(words), bool)
     is_extra[hit_rows] = False
