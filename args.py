@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from elmo_core.config import PRESETS, ELMoConfig
-from elmo_core.messages import with_commands
+from elmo_core.messages import UserError, with_commands
 from elmo_core.settings import PRECISION, PRECISIONS, expected, setting
 
 MODEL_SIZE = "original"  # default of --model_size
@@ -212,3 +212,14 @@ def _model_fields() -> list[str]:
 def options(function: Callable, args: argparse.Namespace) -> dict:
     """Return the values of the flags that are parameters of a function."""
     return {name: value for name, value in vars(args).items() if name in inspect.signature(function).parameters}
+
+
+def _report(kind: type[BaseException], error: BaseException, trace) -> None:
+    """Print a UserError of the imports, for example about the version of Paddle, without a traceback."""
+    if issubclass(kind, UserError):
+        print(f"error: {error}", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = _report  # here, since scripts import this module first
