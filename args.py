@@ -99,7 +99,6 @@ def _number(field: dataclasses.Field, text: str) -> int | float:
 
 
 seed = partial(_number, setting(0, below=2**32))
-fraction = partial(_number, setting(0.0, below=1))
 finite_float = partial(_number, setting(0.0, minimum=-1e300))
 
 
@@ -111,7 +110,6 @@ def _filters(text: str) -> tuple[tuple[int, int], ...]:
 
 
 COUNT = {"type": partial(_number, setting(1, minimum=1)), "metavar": "N"}
-WHOLE = {"type": partial(_number, setting(0)), "metavar": "N"}
 FILE = {"type": Path, "metavar": "FILE"}
 DIR = {"type": Path, "metavar": "DIR"}
 
@@ -151,15 +149,6 @@ def add(group, *names: str, **options) -> None:
         group.add_argument(f"--{name}", **{**COMMON[name], **options})
 
 
-def layers(text: str) -> str:
-    """Check the choice of ELMo's layers, a flag. Only the syntax is checked."""
-    if re.fullmatch(r"average|top|\d+|(concat|mix)(:\d+(,\d+)*)?", text, re.ASCII):
-        return text
-    raise argparse.ArgumentTypeError(
-        f"{text!r}: expected concat or mix (of all layers), concat:0,1 or mix:0,1 (of some), average, top, or a number"
-    )
-
-
 def add_settings(group, settings: Any, *names: str, omit: Sequence[str] = ()) -> None:
     """Add a flag for each field of a dataclass of settings, or of an instance, whose values are the defaults.
 
@@ -181,8 +170,6 @@ def add_settings(group, settings: Any, *names: str, omit: Sequence[str] = ()) ->
         else:
             metavar = field.metadata.get("metavar", "N" if kind is int else "X")
             options |= {"type": partial(_number, field), "metavar": metavar}
-        if field.name == "layers":
-            options |= {"type": layers, "metavar": "L"}
         group.add_argument(*flags, **options)
 
 

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from args import FILE, add, add_settings, layers
+from args import FILE, add, add_settings
 from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import log
@@ -43,8 +43,6 @@ def add_train(
         if action.dest == "elmo":
             action.required, action.type = required, lambda text: None if text.lower() == "none" else text
             action.help += "; none: no ELMo"
-        elif action.dest == "layers":
-            action.type = layers
     add(groups["training"], "device")
 
 
