@@ -169,8 +169,8 @@ def load_bilm(params: str | Path, softmax: bool = False) -> tuple[BiLM, Vocabula
 
     params: a checkpoint, a folder (its latest checkpoint), or a published model's name.
     """
-    prefix, config, weights, vocabulary = read_model(params, softmax)
-    return make_bilm(config, weights, str(prefix)), vocabulary
+    folder, config, weights, vocabulary = read_model(params, softmax)
+    return make_bilm(config, weights, str(folder)), vocabulary
 
 
 def make_bilm(config: ELMoConfig, weights: dict[str, np.ndarray], source: str = "the copy of a model") -> BiLM:
@@ -273,8 +273,8 @@ class ELMo(Encoder, nn.Layer):
             if rate and not trainable and name != "dropout":
                 raise UserError(f"{name}={rate}: it acts inside the frozen biLM. Expected 0, or trainable=True.")
         check_option("pool", pool, (None, "mean"))
-        prefix = None if isinstance(params, tuple) else resolve_name(params)
-        model = load_bilm(prefix) if prefix else _check_model(params)
+        folder = None if isinstance(params, tuple) else resolve_name(params)
+        model = load_bilm(folder) if folder else _check_model(params)
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.precision = chosen_precision(precision, paddle.get_device())
         self._choose(model, layers, ("mix", "concat", "sum"), pool)
@@ -446,15 +446,15 @@ class ELMoEmbedder(Encoder):
         self.device = runtime.device_name(device)
         self.precision = chosen_precision(precision, self.device)
         # resolved, because a folder's latest checkpoint may change
-        self._prefix = None if isinstance(params, tuple) else resolve_name(params)
+        self._folder = None if isinstance(params, tuple) else resolve_name(params)
         self.keep_sentence_boundaries, self._layers, self.pool = keep_sentence_boundaries, layers, pool
         self.batch_size, self.dtype, self.carry_state, self.progress = batch_size, dtype, carry_state, progress
         with runtime.on_device(self.device):
-            self._set_model(load_bilm(self._prefix) if self._prefix else _check_model(params))
+            self._set_model(load_bilm(self._folder) if self._folder else _check_model(params))
             if token_vectors is not None:
                 files = Path(token_vectors), Path(vocabulary)
                 self.token_table = PrecomputedTable.from_file(*files, self.config.projection_dim)
-        for weight in self.bilm.parameters() if self._prefix else []:
+        for weight in self.bilm.parameters() if self._folder else []:
             weight.stop_gradient = True  # of frozen weights, products keep a packed copy
 
     def _set_model(self, model: tuple[BiLM, Vocabulary | None]) -> None:
@@ -467,13 +467,13 @@ class ELMoEmbedder(Encoder):
         """Return a copy's state, without caches and locks: a published model's name, any other's weights."""
         made = ("bilm", "vocabulary", "token_table", "_softmax", "_oov_counter", "words")
         state = {name: value for name, value in vars(self).items() if name not in made}
-        state["model"] = None if self._prefix is None else published.name_of(self._prefix.resolve())
+        state["model"] = None if self._folder is None else published.name_of(self._folder.resolve())
         if state["model"] is None:  # nothing refers to its files, which may be missing elsewhere
             weights, vocabulary = weights_of(self.bilm), self.vocabulary
             with contextlib.suppress(UserError):  # a model without a softmax
                 softmax, vocabulary = self.softmax_and_vocabulary()
                 weights |= {f"softmax.{name}": weight for name, weight in weights_of(softmax).items()}
-            state |= {"model": (self.config, weights, vocabulary), "_prefix": None}
+            state |= {"model": (self.config, weights, vocabulary), "_folder": None}
         state["table"] = self.token_table if isinstance(self.token_table, PrecomputedTable) else None
         return {**state, "device": runtime.portable_device(self.device)}
 
@@ -483,8 +483,8 @@ class ELMoEmbedder(Encoder):
         chosen_precision(self.precision, self.device)
         with runtime.on_device(self.device):
             if isinstance(model, str):
-                self._prefix = install(model)
-                self._set_model(load_bilm(self._prefix))
+                self._folder = install(model)
+                self._set_model(load_bilm(self._folder))
             else:
                 config, weights, vocabulary = model
                 self._set_model((make_bilm(config, weights), vocabulary))
@@ -493,7 +493,7 @@ class ELMoEmbedder(Encoder):
         self.token_table = table or self.token_table
 
     def __repr__(self) -> str:
-        name = published.name_of(self._prefix.resolve()) or str(self._prefix) if self._prefix else "the copy of a model"
+        name = published.name_of(self._folder.resolve()) or str(self._folder) if self._folder else "the copy of a model"
         return f"ELMoEmbedder({name!r}, layers={self._layers!r}, pool={self.pool!r})"
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
@@ -531,7 +531,7 @@ class ELMoEmbedder(Encoder):
         """Return the words of the model, by decreasing frequency, if they are known."""
         if self.vocabulary:
             return self.vocabulary.words
-        return vocabulary_words(self._prefix) if self._prefix and checkpoint.exists(self._prefix) else []
+        return vocabulary_words(self._folder) if self._folder and checkpoint.exists(self._folder) else []
 
     def encode_tokens(self, tokens: Sequence[str]) -> np.ndarray:
         """Return context-free token vectors (n, P): the LSTMs' input. Layer 0 is this vector twice, once per direction."""
@@ -552,20 +552,20 @@ class ELMoEmbedder(Encoder):
 
     def softmax_and_vocabulary(self) -> tuple[Softmax, Vocabulary]:
         """Return the softmax and the vocabulary that it predicts."""
-        if self._prefix is None:
+        if self._folder is None:
             if "softmax" not in dict(self.bilm.named_children()) or self.vocabulary is None:
                 raise UserError("params: found a BiLM without a softmax or vocabulary, which predicting words needs.")
             return self.bilm.softmax, self.vocabulary
         if self._softmax is None:
-            prefix, config, weights, vocabulary = read_model(self._prefix, softmax=True)
+            folder, config, weights, vocabulary = read_model(self._folder, softmax=True)
             names = [name for name in weights if name.startswith("softmax.")]
             of_softmax = {name.removeprefix("softmax."): weights.pop(name) for name in names}
             read = {name: array.astype(np.float32) for name, array in weights.items()}
             if checkpoint.fingerprint(read) != checkpoint.fingerprint(weights_of(self.bilm)):
-                raise UserError(f"{prefix} has been replaced since it was loaded. Create another ELMoEmbedder.")
+                raise UserError(f"{folder} has been replaced since it was loaded. Create another ELMoEmbedder.")
             with runtime.on_device(self.device):
                 softmax = Softmax(config.vocab_size, config.projection_dim)
-                set_weights(softmax.state_dict(), of_softmax, str(prefix))
+                set_weights(softmax.state_dict(), of_softmax, str(folder))
             self._softmax = softmax, vocabulary
         return self._softmax
 

@@ -4,7 +4,6 @@ import errno
 import hashlib
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -13,8 +12,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from elmo_core.messages import UserError, log
-
-TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 
 
 def check_input(path: Path, expected: str, flag: str = "") -> None:
@@ -107,17 +104,6 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO]:
         os.fsync(file.fileno())
 
 
-def copy(source: Path, target: Path) -> None:
-    """Copy a file. The copy appears when it is complete."""
-    if source.resolve() == target.resolve():
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    log.info(f"copying {source} to {target} ({source.stat().st_size / 1e6:,.1f} MB)")
-    with _renamed_to(target) as temporary:
-        shutil.copyfile(source, temporary)
-        sync(temporary)
-
-
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder to fill. It is synced and renamed to `path`, which must not exist or be an empty folder.
@@ -157,10 +143,6 @@ def _renamed_to(path: Path) -> Iterator[Path]:
 def temporary_name(path: Path) -> Path:
     """Return a new name beside a path, for what is not complete."""
     return path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
-
-
-def is_temporary(path: Path) -> bool:
-    return bool(TEMPORARY.fullmatch(path.name))
 
 
 def rename(temporary: Path, path: Path) -> None:

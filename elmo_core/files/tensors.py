@@ -17,7 +17,7 @@ from safetensors import SafetensorError, numpy, safe_open
 from elmo_core.files.disk import atomic_write, check_input
 from elmo_core.messages import UserError
 
-CHECKSUM, VALUES = "sha256", "values"  # names of texts
+CHECKSUM = "sha256"  # the name of a text
 ARRAY = "array"  # stands for an array among the values
 
 
@@ -37,18 +37,6 @@ def read_tensors(path: Path) -> dict[str, np.ndarray]:
     if metadata.pop(CHECKSUM, None) != _checksum(arrays, metadata):
         raise _damage(path, "the checksum is wrong")
     return arrays
-
-
-def write_values(path: Path, values: Mapping[str, Any]) -> None:
-    """Write what JSON can hold, and arrays, in dictionaries and lists."""
-    arrays, rest = split_arrays(values)
-    write_tensors(path, arrays, {VALUES: json.dumps(rest)})
-
-
-def read_values(path: Path) -> dict[str, Any]:
-    """Read what `write_values` has written."""
-    arrays = read_tensors(path)
-    return join_arrays(json.loads(read_metadata(path)[VALUES]), arrays)
 
 
 def split_arrays(values: Any) -> tuple[dict[str, np.ndarray], Any]:

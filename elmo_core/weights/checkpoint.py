@@ -28,8 +28,7 @@ from elmo_core.text.characters import CodePoints
 FORMAT_VERSION = 2
 CONFIG, VOCABULARY, CHARACTERS, WEIGHTS = "config.json", "vocab.txt", "characters.json", "model.safetensors"
 OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
-MODEL_FILES = CONFIG, VOCABULARY, CHARACTERS, WEIGHTS
-FILES = *MODEL_FILES, OPTIMIZER, PROGRESS
+FILES = CONFIG, VOCABULARY, CHARACTERS, WEIGHTS, OPTIMIZER, PROGRESS
 NAMES = "names.json"
 
 
