@@ -3,7 +3,6 @@
     python benchmarks/bench.py encode --model_size small
     python benchmarks/bench.py train --model_size original
     python benchmarks/bench.py data           (the training stream: text, unknown words, shuffling, character ids)
-    python benchmarks/bench.py operators      (in a training step of `small`, 64 x 20, without the compiled loops)
 
 The peak R is the rate of a 2048 x 2048 float32 product in Paddle, measured before and after every run. The useful work per
 token is the LSTM's alone: F = 2 * layers * 2 * (2 * P * 4H + H * P) FLOP; in training 3 * (F + 2 * 2 * P * candidates).
@@ -33,7 +32,7 @@ from elmo_core.config import PRESETS
 from elmo_core.machine import products, runtime
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
-from elmo_core.network import fused, softmax
+from elmo_core.network import softmax
 from elmo_core.network.matmul import chosen_precision
 from elmo_core.network.optimizer import Adagrad
 from elmo_core.network.token_tables import CachedTable
@@ -52,7 +51,7 @@ STEPS = 20  # per row and batch: --unroll_steps of run_pretrain.py
 
 def main() -> None:
     parser = arguments.parser(__doc__)
-    measurements = {measure.__name__: measure for measure in (encode, train, data, latency, operators)}
+    measurements = {measure.__name__: measure for measure in (encode, train, data, latency)}
     parser.add_argument("what", choices=tuple(measurements))
     parser.add_argument("--model_size", choices=tuple(PRESETS), default="small")
     parser.add_argument("--batch_size", **arguments.COUNT, default=128)
@@ -139,14 +138,6 @@ def latency(args: argparse.Namespace) -> dict:
         checkpoint.save_model(Path(folder, "model"), embedder.config, embedder.bilm.state_dict(), None)
         load = seconds_of(elmo.ELMoEmbedder, Path(folder, "model"))
     return {"one sentence, ms": 1000 * statistics.median(times[10:]), "load, s": load}
-
-
-def operators(args: argparse.Namespace) -> dict:
-    """Number of operators in a training step, each a launch or two on a GPU."""
-    fused.kernel = lambda: None
-    corpus, vocabulary = training_text(args.vocab_size)
-    config = elmo.ELMoConfig.preset("small", vocab_size=len(vocabulary))
-    return count_operators(same_step(config, corpus, vocabulary, args.candidates))
 
 
 # Shared with the other benchmarks
