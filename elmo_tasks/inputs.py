@@ -159,9 +159,11 @@ class LearntWords(nn.Layer):
 
     def forward(self, rows: Rows) -> paddle.Tensor:
         ids = rows.padded(self.vocabulary.ids(list(row)) for row in rows.tokens)
+        words = to_tensor(ids)
         if self.training and not self.is_offset:
-            ids[(paddle.rand(ids.shape).numpy() < self._unknown[ids]) & (ids > UNK_ID)] = UNK_ID
-        x = self.embedding(to_tensor(ids))
+            unknown = to_tensor(np.where(ids > UNK_ID, self._unknown[ids], 0).astype(np.float32))
+            words = paddle.where(paddle.rand(ids.shape) < unknown, paddle.full_like(words, UNK_ID), words)
+        x = self.embedding(words)
         return x * to_tensor((ids > UNK_ID).astype(np.float32)).unsqueeze(-1) if self.is_offset else x
 
 

@@ -3,9 +3,7 @@
 Letters: B texts, T tokens, D dimensions of a token's vector, H dimensions of the result. An empty text gets zeros.
 """
 
-import numpy as np
-
-from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.machine.runtime import paddle
 from elmo_core.network.char_cnn import Maximum
 
 nn = paddle.nn
@@ -61,7 +59,7 @@ class LSTM(Head):
         self.lstm = nn.LSTM(dim, size, direction="bidirect")
 
     def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
-        lengths = to_tensor(np.maximum(mask.numpy().sum(axis=1), 1).astype(np.int64))
+        lengths = mask.sum(axis=1).clip(min=1).astype("int64")
         return max_over_tokens(self.lstm(x, sequence_length=lengths)[0], mask)
 
 

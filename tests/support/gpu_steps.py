@@ -4,17 +4,33 @@ python tests/support/gpu_steps.py pretraining        (with GLOG_vmodule=api=6, P
 """
 
 import sys
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
+from unittest import mock
 
 import gpu_kernels
 import pytest
 import runs
 
+import elmo_tasks.task
 from elmo import ELMoConfig
 from elmo_core.machine import versions
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import char_cnn, fused, gpu_lstm, softmax
+from elmo_tasks import (
+    Classifier,
+    ClassifierSettings,
+    Parser,
+    ParserSettings,
+    Reader,
+    ReaderSettings,
+    Tagger,
+    TaggerSettings,
+)
+from elmo_tasks.trainer import make_optimizer
 
 sys.path.append(str(runs.PROJECT / "benchmarks"))
 import bench
@@ -30,7 +46,64 @@ def pretraining() -> Callable[[], None]:
     return bench.same_step(config, corpus, vocabulary, CANDIDATES)
 
 
-STEPS = {"pretraining": pretraining}  # each makes a function that runs a step, and has already run one
+class Captured(Exception):
+    """Ends a training where its first epoch would begin."""
+
+
+def step_of(train: Callable[[], object]) -> Callable[[], None]:
+    """A step of a task's training, which `train` would start. Its network reads words, not ELMo."""
+    given = []
+
+    def capture(task, examples, dev, settings, *others):
+        given.extend([task, examples[:16], settings])
+        raise Captured
+
+    with mock.patch.object(elmo_tasks.task, "fit", capture), suppress(Captured):
+        train()
+    task, examples, settings = given
+    task.network.train()
+    optimizer = make_optimizer(task.network, settings)
+
+    def step() -> None:
+        task.loss(task.collate(examples)).backward()
+        optimizer.step()
+        optimizer.clear_grad()
+
+    step()
+    return step
+
+
+def tagger() -> Callable[[], None]:
+    sentences = [["Anna", "lives", "in", "Paris", "."], ["Paris", "is", "large", "."]] * 9
+    labels = [["B-PER", "O", "O", "B-LOC", "O"], ["B-LOC", "O", "O", "O"]] * 9
+    return step_of(lambda: Tagger.train(sentences, labels, settings=TaggerSettings(word_dim=5), device="cpu"))
+
+
+def classifier() -> Callable[[], None]:
+    settings = ClassifierSettings(head="lstm", word_dim=5, lang="none")
+    return step_of(
+        lambda: Classifier.train(["a good book", "a bad film"] * 9, [1, 0] * 9, settings=settings, device="cpu")
+    )
+
+
+def reader() -> Callable[[], None]:
+    question = {"context": "Anna lives in Paris.", "question": "Where does she live?"}
+    answers = [{"text": "Paris", "answer_start": 14}]
+    examples = [{**question, "answers": answers, "id": str(k)} for k in range(9)]
+    settings = ReaderSettings(word_dim=5, hidden_dim=3, lang="en")
+    return step_of(lambda: Reader.train(examples, dev=examples, settings=settings, device="cpu"))
+
+
+def parser() -> Callable[[], None]:
+    words = "1\tAnna\t_\tPROPN\t_\t_\t2\tnsubj\t_\t_\n2\tlives\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n"
+    with tempfile.TemporaryDirectory() as folder:
+        treebank = Path(folder, "train.conllu")
+        treebank.write_text(words * 18, encoding="utf-8")
+        return step_of(lambda: Parser.train(treebank, settings=ParserSettings(word_dim=5), device="cpu"))
+
+
+TASKS = {"tagger": tagger, "classifier": classifier, "reader": reader, "parser": parser}
+STEPS = {"pretraining": pretraining, **TASKS}  # each makes a function that runs a step, and has already run one
 
 
 def prepare(name: str, launch: Callable | None, monkeypatch) -> Callable[[], None]:
