@@ -175,17 +175,20 @@ def locked(path: Path) -> Iterator[None]:
     The file stays: if it were removed, one process could lock the removed file and another a new one.
     """
     with path.open("ab") as file:
-        lock(file.fileno(), path.parent)
+        if not lock(file.fileno(), path.parent):
+            file.close()  # Windows renames no folder in which a file is open
         yield
 
 
-def lock(handle: int, path: Path, wait: bool = False) -> None:
-    """Lock an open file until this process ends. If another process has locked it, wait or raise."""
+def lock(handle: int, path: Path, wait: bool = False) -> bool:
+    """Lock an open file until this process ends, if the system can. If another process has locked it, wait or raise."""
     try:
         import fcntl  # not on Windows
 
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        return True
     except BlockingIOError as error:
         raise FileLocked(f"{path} is being written by another process. Wait for it, or stop it.") from error
     except (OSError, ImportError) as error:  # some network file systems have no locks
         log.warning(f"{path} cannot be locked ({error}): make sure that no other process writes there.")
+        return False
