@@ -66,12 +66,7 @@ class ELMoSettings(Settings):
     """How a network reads ELMo."""
 
     elmo: "str | Path | ELMo | None" = setting(
-        None,
-        "ELMo: a checkpoint or a model's name",
-        of=object,
-        group="ELMo",
-        flag="init_from_ckpt",
-        metavar="CKPT",
+        None, "ELMo: a checkpoint or a model's name", of=object, group="ELMo", flag="init_from_ckpt", metavar="CKPT"
     )
     layers: str = setting(
         "concat",

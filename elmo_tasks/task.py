@@ -16,10 +16,12 @@ import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -30,19 +32,22 @@ from elmo_core.machine import products, runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, format_count, join_names, log
 from elmo_core.network.matmul import chosen_precision
+from elmo_core.text.language import make_tokeniser
 from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.tokens import restore_order, sentence_batches
 from elmo_core.weights import checkpoint, published
-from elmo_tasks.inputs import BILM, FileVectors, PretrainedELMo, Rows, TokenInputs
+from elmo_tasks.inputs import BILM, FileVectors, PretrainedELMo, Rows
 from elmo_tasks.settings import Settings
-from elmo_tasks.trainer import STATE, Best, Progress, Score, check_identity, fit, training_identity
+from elmo_tasks.trainer import STATE, Progress, Score, check_identity, fit, hold_out, training_identity
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 FORMAT = 1
 CONFIG, WEIGHTS, CARD, LOCK, ELMO = "config.json", "model.safetensors", "README.md", ".lock", "elmo"
 VECTORS, WORDS = "word_vectors", "words of "  # names in model.safetensors
 LONGEST = 1000  # list of words in config.json
-REMEDY = "Copy the folder again, or train again."
 EXAMPLES = {"zh": "我爱北京。", "characters": "我爱北京。"}  # in the model card
 CARD_TEXT = """# {name}
 
@@ -60,37 +65,63 @@ from elmo_tasks import {cls}
 print({cls}("{name}").{call})
 ```
 """
-AnyTask = TypeVar("AnyTask", bound="Task")
+S = TypeVar("S", bound=Settings)
 
 
-class Task:
+class Task(Generic[S]):
     """A network with its settings and parts. Thread-safe: one thread at a time computes.
 
     parts: what else its network and its predictions depend on, as plain values for JSON, such as labels and words.
 
-    A subclass names itself (`name`, `settings_type`, `example`), and defines `build`, `length`, `collate`, `loss`, `decode`
-    and `measure`. Its `train` reads data, builds an instance with `create`, and calls `learn`. Examples are of any type; in
-    training their `repr` tells data sets apart.
+    A subclass names itself, reads data with `read_training`, and defines `build`, `length`, `collate`, `loss`, `decode` and
+    `measure`. Examples are of any type; in training their `repr` tells data sets apart.
     """
 
     name: ClassVar[str]  # such as "tagger"
+    data_name: ClassVar[str]  # of the training data, in messages, such as "sentences"
     settings_type: ClassVar[type[Settings]]
     example: ClassVar[str]  # the call in the model card, with {text!r}
     batch_size: ClassVar[int] = 64  # in prediction
     batch_tokens: ClassVar[int] = 8192  # with padding
-    settings: Any
+    random_vectors: ClassVar[bool] = False  # for words without one in the file
+    settings: S
     parts: dict[str, Any]
     network: paddle.nn.Layer  # with `inputs`, which are TokenInputs
     scores: dict[str, Any]  # of `train`
     results: Mapping[str, Score] = MappingProxyType({})  # of `train`, by part of the data
     folder: Path | None = None
+    dev: Sequence[Any] = ()  # during a training
     _identity: dict[str, Any] | None = None  # of the training
 
     def __init__(self, folder: str | Path, device: str = "auto", precision: str = "float32"):
         """Load a folder. device: auto, cpu, gpu or gpu:N. precision: of ELMo's products: float32, bfloat16 or auto."""
-        self._load(Path(folder), device, precision)
+        folder = Path(folder)
+        values = read_config(folder)
+        if values is None or values["task"] != self.name:
+            raise UserError(f"{folder} holds {_describe_content(folder)}, expected a trained {self.name}.")
+        tensors, source, pretrained = read_tensors(folder / WEIGHTS), values.get(ELMO), None
+        try:
+            if source is not None:
+                if source != f"{ELMO}/" and source not in published.table():
+                    raise UserError(f"{ELMO} is {source!r:.60}, expected a model's name or {ELMO}/.")
+                pretrained = PretrainedELMo.load(folder / ELMO if source == f"{ELMO}/" else published.install(source))
+            self._restore(values, tensors, pretrained, device, precision)
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            reason = error if isinstance(error, UserError | TypeError) else f"{type(error).__name__} {error}"
+            raise UserError(f"{folder / CONFIG}: {reason} Copy the folder again, or train again.") from error
+        self.folder = folder
 
     # What a subclass defines
+
+    @classmethod
+    def read_training(
+        cls, given: dict[str, Any], settings: Any, pretrained: PretrainedELMo | None
+    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+        """Read the data of a training. Returns the settings with what the data tell, the parts, and the examples by name.
+
+        given: of `train`, by name, the training data's first; the examples have the names train, dev and, if given, test.
+        """
+        raise NotImplementedError
 
     def build(self) -> paddle.nn.Layer:
         """Build the network from `settings`, `parts`, `vectors` and `pretrained`."""
@@ -98,22 +129,26 @@ class Task:
 
     def length(self, example: Any) -> int:
         """The number of an example's tokens."""
-        raise NotImplementedError
+        return len(example.tokens)
 
-    def rows(self, example: Any) -> Rows:
-        """Tell what ELMo reads of an example, to compute it once for all epochs."""
-        return Rows([example.tokens])
+    def rows(self, examples: Sequence[Any]) -> Rows:
+        """Tell what the inputs read of examples."""
+        return Rows([example.tokens for example in examples])
 
     def prepare(self, train: Sequence[Any]) -> None:
         """Set what the network takes from the training data, whose ELMo vectors are cached."""
+        rows = self.rows(train)
+        if self.network.inputs.words:
+            self.network.inputs.words.count(chain.from_iterable(rows.tokens))
+        if self.vectors:
+            self.vectors.log_coverage(chain.from_iterable(rows.units))
 
     def collate(self, examples: Sequence[Any]) -> Any:
-        """Make a batch of examples, with what they should be predicted as if that is known."""
+        """Make a batch of examples, with what they should be predicted as if the network is in training."""
         raise NotImplementedError
 
     def loss(self, batch: Any) -> paddle.Tensor:
-        """The loss of a batch."""
-        raise NotImplementedError
+        return self.network.loss(batch)
 
     def decode(self, batch: Any) -> Sequence[Any]:
         """Predict each example of a batch."""
@@ -130,66 +165,100 @@ class Task:
     # Training
 
     @classmethod
+    def train(
+        cls,
+        data: Any,
+        labels: Sequence[Any] | None = None,
+        *,
+        dev: Any = None,
+        test: Any = None,
+        settings: S | None = None,
+        save_dir: str | Path | None = None,
+        overwrite: bool = False,
+        resume: bool = False,
+        progress: Progress | bool = True,
+        device: str = "auto",
+    ) -> "Self":
+        """Train a model. It has the weights of the epoch that scores best on the dev set; its `scores` tell more.
+
+        data: a file, a DataFrame, a `datasets.Dataset` or a list of dictionaries; or lists of tokens, or texts, whose labels
+        are given separately. dev, test: the same, or such a pair. Without dev, a tenth of the data is held out.
+        save_dir: a new or empty folder for the model; overwrite: or that of such a model, which is replaced at the end.
+        resume: continue an interrupted training, start if there is none, return the model if it is finished.
+        progress: called with the scores of each epoch; False: no bar.
+        """
+        if save_dir is not None:
+            check_folder(Path(save_dir), cls.name, overwrite, resume)
+        settings = settings or cls.settings_type()
+        pretrained = PretrainedELMo.load(settings.elmo)
+        given = {cls.data_name: data if labels is None else (data, labels), "dev": dev, "test": test}
+        given = {name: part for name, part in given.items() if part is not None}
+        settings, parts, examples = cls.read_training(given, settings, pretrained)
+        vectors = None
+        if settings.word_vectors:
+            file = FileVectors.from_file(settings.word_vectors, settings.word_vectors_limit)
+            vectors = FileVectors(file.words, file.table, cls.random_vectors, settings.seed)
+        with training_folder(cls, save_dir, overwrite, resume) as folder:
+            return cls.create(settings, parts, device, pretrained, vectors).learn(examples, folder, resume, progress)
+
+    @classmethod
     def create(
-        cls: type[AnyTask],
-        settings: Any,
+        cls,
+        settings: S,
         parts: dict[str, Any],
         device: str = "auto",
         pretrained: PretrainedELMo | None = None,
         vectors: FileVectors | None = None,
-    ) -> AnyTask:
+    ) -> "Self":
         """Build an untrained instance. pretrained, vectors: of `settings.elmo` and `settings.word_vectors`."""
         task = cls.__new__(cls)
         task._set(settings, parts, pretrained, vectors, device)
         return task
 
     def learn(
-        self: AnyTask,
+        self,
         data: Mapping[str, Sequence[Any]],
         save_dir: Path | None,
         resume: bool = False,
         progress: Progress | bool = True,
-    ) -> AnyTask:
+    ) -> "Self":
         """Train on data["train"], select on data["dev"], score data["test"], if there is one, and save.
 
         save_dir: locked and checked by `training_folder`. If `resume` finds the finished model there, that is returned.
         """
-        train, dev = data["train"], data["dev"]
+        train, self.dev = data["train"], data["dev"]
         if self.pretrained is None:
             log.info("training without ELMo: `elmo` is not set")
         with runtime.on_device(self.device):
-            self._identity = training_identity(self, train, dev)
+            self._identity = training_identity(self, train, self.dev)
             if resume and save_dir and (save_dir / CONFIG).exists() and not list(save_dir.glob(STATE.format("*"))):
                 finished = type(self)(save_dir, self.device, self.precision)
                 check_identity(save_dir, finished._identity or {}, self._identity)
                 log.info(f"{save_dir} is complete.")
                 return finished
-            self.network.inputs.cache(self.rows(example) for part in data.values() for example in part)
+            inputs = self.network.inputs
+            inputs.cache(map(self.rows, data.values()))
             self.prepare(train)
             for number, settings in enumerate(self.phases(), 1):
-                best = fit(self, train, dev, settings, save_dir, resume, progress, number)
-            test = self.evaluated(data["test"]) if "test" in data else None
-            self._record(best, test, {name: len(part) for name, part in data.items()})
+                best = fit(self, train, self.dev, settings, save_dir, resume, progress, number)
+            self.results = {"dev": best.score, **({"test": self.evaluated(data["test"])} if "test" in data else {})}
+        if inputs.elmo and not (self.pretrained and self.pretrained.layer):
+            inputs.elmo.clear_cache()  # of the training texts: it may hold gigabytes
+        sizes = {name: len(part) for name, part in data.items()}
+        values = {"epoch": best.epoch, "seconds": best.seconds, "sizes": sizes, "mixes": inputs.mix_weights()}
+        values |= {part: score.to_dict() for part, score in self.results.items()}
+        self.scores = values | {"summary": {part: score.summary for part, score in self.results.items()}}
+        self.dev = ()
         if save_dir:
             self._write(save_dir)
         return self
 
-    def _record(self, best: Best, test: Score | None, sizes: Mapping[str, int]) -> None:
-        inputs: TokenInputs = self.network.inputs
-        if inputs.elmo and not (self.pretrained and self.pretrained.layer):
-            inputs.elmo.clear_cache()  # of the training texts: it may hold gigabytes
-        self.results = {"dev": best.score, **({"test": test} if test else {})}
-        values = {"epoch": best.epoch, "seconds": best.seconds, "sizes": dict(sizes), "mixes": inputs.mix_weights()}
-        values |= {part: score.to_dict() for part, score in self.results.items()}
-        self.scores = values | {"summary": {part: score.summary for part, score in self.results.items()}}
-
-    def evaluated(self, examples: Sequence[Any]) -> Score:
+    def evaluated(self, examples: Sequence[Any]) -> Any:
         return self.measure(examples, list(self.predictions(examples)))
 
     def predictions(self, examples: Iterable[Any], window: float | None = math.inf) -> Iterator[Any]:
         """Yield the prediction of each example, in order. window: examples that are sorted together; None: some."""
-        size, tokens = self.batch_size, self.batch_tokens
-        batches = sentence_batches(examples, size, tokens, window, self.length)
+        batches = sentence_batches(examples, self.batch_size, self.batch_tokens, window, self.length)
         return restore_order((positions, self._decoded(batch)) for positions, batch in batches)
 
     def _decoded(self, examples: Sequence[Any]) -> Sequence[Any]:
@@ -208,8 +277,7 @@ class Task:
 
     def trained_weights(self) -> dict[str, paddle.Tensor]:
         """The network's weights, without those of a frozen ELMo."""
-        is_tuned = self.settings.elmo_trainable
-        weights = self.network.state_dict().items()
+        is_tuned, weights = self.settings.elmo_trainable, self.network.state_dict().items()
         return {name: weight for name, weight in weights if is_tuned or not name.startswith(BILM)}
 
     def _set(self, settings: Any, parts: dict[str, Any], pretrained, vectors, device: str, precision="float32") -> None:
@@ -227,35 +295,53 @@ class Task:
         counts = [format_count(len(self.parts[name]), name) for name in ("labels",) if name in self.parts]
         return f"{type(self).__name__}({', '.join([repr(str(self.folder))] * bool(self.folder) + [*counts, source])})"
 
+    # Copies and folders
+
+    def _content(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return what config.json and model.safetensors hold."""
+        lists, parts = {}, {}
+        for name, value in self.parts.items():
+            is_long = isinstance(value, list) and len(value) > LONGEST and all(isinstance(x, str) for x in value)
+            (lists if is_long else parts)[name] = value
+        tensors = {name: weight.numpy() for name, weight in self.trained_weights().items()}
+        if self.vectors:
+            tensors[VECTORS], lists[VECTORS] = self.vectors.table, self.vectors.words
+        for name, words in lists.items():
+            tensors[f"{WORDS}{name}"] = np.frombuffer("\n".join(words).encode(), np.uint8)
+        source = self.pretrained and (self.pretrained.name or f"{ELMO}/")
+        values = {"format_version": FORMAT, "task": self.name, "settings": self.settings.to_dict(), ELMO: source}
+        return {**values, "parts": parts, "scores": self.scores, "training": self._identity}, tensors
+
+    def _restore(self, values: dict[str, Any], tensors: dict[str, np.ndarray], pretrained, device, precision) -> None:
+        words = {name: bytes(tensors.pop(name)).decode() for name in [*tensors] if name.startswith(WORDS)}
+        lists = {name.removeprefix(WORDS): text.split("\n") for name, text in words.items()}
+        settings, vectors = self.settings_type(**values["settings"]), None
+        check_sizes(settings, tensors)
+        if isinstance(settings.user_dict, str):
+            raise UserError(f"user_dict is {settings.user_dict!r:.60}, expected a list of words.")
+        if VECTORS in lists:
+            vectors = FileVectors(lists.pop(VECTORS), tensors.pop(VECTORS), self.random_vectors, settings.seed)
+        self._set(settings, {**values["parts"], **lists}, pretrained, vectors, device, precision)
+        elmo.set_weights(self.trained_weights(), tensors, f"{WEIGHTS} of a {self.name}")
+        self.scores, self._identity = values.get("scores") or {}, values.get("training")
+
     def __getstate__(self) -> dict[str, Any]:
         """Return a copy's state, without caches and the lock: a published ELMo's name, the weights of any other."""
-        bilm, source = self.pretrained and self.pretrained.bilm, self.pretrained and self.pretrained.name
-        if bilm and not source:
-            source = bilm.config, elmo.weights_of(bilm), self.pretrained.vocabulary, list(self.pretrained.words)
-        weights = {name: weight.numpy() for name, weight in self.trained_weights().items()}
-        settings = self.settings_type(**self.settings.to_dict())
-        vectors = self.vectors and (self.vectors.words, self.vectors.table)
-        how = runtime.portable_device(self.device), self.precision
-        rest = {"scores": self.scores, "folder": self.folder, "_identity": self._identity}
-        return {"built": (settings, self.parts, source, vectors, *how), "weights": weights, "rest": rest}
+        source, how = self.pretrained and self.pretrained.name, (runtime.portable_device(self.device), self.precision)
+        if self.pretrained and not source:
+            bilm, words = self.pretrained.bilm, list(self.pretrained.words)
+            source = bilm.config, elmo.weights_of(bilm), self.pretrained.vocabulary, words
+        return {"content": self._content(), ELMO: source, "how": how, "folder": self.folder}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        settings, parts, source, vectors, *how = state["built"]
+        source = state[ELMO]
         if isinstance(source, tuple):
             config, weights, *vocabulary = source
-            source = PretrainedELMo(elmo.make_bilm(config, weights), *vocabulary)
+            pretrained = PretrainedELMo(elmo.make_bilm(config, weights), *vocabulary)
         else:
-            source = PretrainedELMo.load(source)
-        self._set(settings, parts, source, vectors and self.make_vectors(settings, *vectors), *how)
-        elmo.set_weights(self.trained_weights(), state["weights"], f"the copy of a {self.name}")
-        vars(self).update(state["rest"])
-
-    @staticmethod
-    def make_vectors(settings: Any, words: Sequence[str], table: np.ndarray) -> FileVectors:
-        """The vectors of a file, from what was read of it."""
-        return FileVectors(words, table)
-
-    # Folders
+            pretrained = PretrainedELMo.load(source)
+        self._restore(*state["content"], pretrained, *state["how"])
+        self.folder = state["folder"]
 
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
         """Save the model in a new folder, an empty one, or, with `overwrite`, that of a model of this kind."""
@@ -264,26 +350,13 @@ class Task:
 
     def _write(self, folder: Path) -> None:
         """Write a folder that is complete before it replaces the one that is there, of which it keeps the README.md."""
-        folder, lists, parts = folder.resolve(), {}, {}
-        for name, value in self.parts.items():
-            is_long = isinstance(value, list) and len(value) > LONGEST and all(isinstance(x, str) for x in value)
-            (lists if is_long else parts)[name] = value
-        tensors = {name: weight.numpy() for name, weight in self.trained_weights().items()}
+        folder, (values, tensors) = folder.resolve(), self._content()
         if names := [name for name, array in tensors.items() if not np.isfinite(array).all()]:
-            raise UserError(
-                f"{folder} is not written: weights are not finite: {join_names(names, 3)}. Use a lower `lr`."
-            )
-        if self.vectors:
-            tensors[VECTORS], lists[VECTORS] = self.vectors.table, self.vectors.words
-        tensors |= {
-            f"{WORDS}{name}": np.frombuffer("\n".join(words).encode(), np.uint8) for name, words in lists.items()
-        }
-        source = self.pretrained and (self.pretrained.name or f"{ELMO}/")
-        old = disk.temporary_name(folder)
-        self.folder = folder
+            raise UserError(f"{folder} is not written: {join_names(names, 3)} are not finite. Use a lower `lr`.")
+        self.folder, old = folder, disk.temporary_name(folder)
         try:
             with disk.atomic_folder(folder) as new:
-                if source == f"{ELMO}/":
+                if values[ELMO] == f"{ELMO}/":
                     bilm = self.pretrained.bilm
                     checkpoint.save_model(new / ELMO, bilm.config, elmo.weights_of(bilm), self.pretrained.vocabulary)
                 write_tensors(new / WEIGHTS, tensors)
@@ -292,14 +365,7 @@ class Task:
                 else:
                     (new / CARD).write_text(self.card(), encoding="utf-8")
                 files = sorted(path.relative_to(new).as_posix() for path in new.rglob("*") if path.is_file())
-                values = {
-                    "format_version": FORMAT,
-                    "task": self.name,
-                    "settings": self.settings.to_dict(),
-                    ELMO: source,
-                }
-                values |= {"parts": parts, "scores": self.scores, "training": self._identity, "files": [*files, CONFIG]}
-                disk.write_json(new / CONFIG, values, indent=1, ensure_ascii=False)
+                disk.write_json(new / CONFIG, {**values, "files": [*files, CONFIG]}, indent=1, ensure_ascii=False)
                 read_tensors(new / WEIGHTS)
                 if folder.exists():
                     disk.rename(folder, old)
@@ -309,47 +375,35 @@ class Task:
             raise
         shutil.rmtree(old, ignore_errors=True)
 
-    def _load(self, folder: Path, device: str, precision: str) -> None:
-        file, values = folder / CONFIG, read_config(folder)
-        if values is None or values["task"] != self.name:
-            raise UserError(f"{folder} holds {_describe_content(folder)}, expected a trained {self.name}.")
-        tensors = read_tensors(folder / WEIGHTS)
-        try:
-            words = {name: bytes(tensors.pop(name)).decode() for name in [*tensors] if name.startswith(WORDS)}
-            lists = {name.removeprefix(WORDS): text.split("\n") for name, text in words.items()}
-            settings, source = self.settings_type(**values["settings"]), values[ELMO]
-            check_sizes(settings, tensors)
-            if isinstance(getattr(settings, "user_dict", None), str):
-                raise UserError(f"user_dict is {settings.user_dict!r:.60}, expected a list of words.")
-            pretrained = None
-            if source is not None:
-                if source != f"{ELMO}/" and source not in published.table():
-                    raise UserError(f"{ELMO} is {source!r:.60}, expected a model's name or {ELMO}/.")
-                pretrained = PretrainedELMo.load(folder / ELMO if source == f"{ELMO}/" else published.install(source))
-            vectors = (
-                self.make_vectors(settings, lists.pop(VECTORS), tensors.pop(VECTORS)) if VECTORS in lists else None
-            )
-            self._set(settings, {**values["parts"], **lists}, pretrained, vectors, device, precision)
-        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            reason = error if isinstance(error, UserError | TypeError) else f"{type(error).__name__} {error}"
-            raise UserError(f"{file}: {reason} {REMEDY}") from error
-        elmo.set_weights(self.trained_weights(), tensors, f"{folder / WEIGHTS} and {CONFIG}")
-        self.folder, self.scores, self._identity = folder, values.get("scores") or {}, values.get("training")
-
     def card(self) -> str:
         """The model card: what the model was trained on and how, its scores, how to use it."""
         name, scores = self.folder.name if self.folder else self.name, self.scores
         lines = [f"- labels: {join_names(list(map(str, self.parts['labels'])), 50)}"] if "labels" in self.parts else []
-        if self.pretrained:
-            lines.append(f"- ELMo: {self.pretrained.name or f'in {ELMO}/'}")
+        lines += [f"- ELMo: {self.pretrained.name or f'in {ELMO}/'}"] if self.pretrained else []
         lines += [f"- examples: {', '.join(f'{n:,} {part}' for part, n in scores['sizes'].items())}"] if scores else []
         settings = json.dumps(self.settings.changed(), ensure_ascii=False)
         lines.append(f"- settings other than the defaults: {settings}")
         rows = [f"| {part} | {summary.strip()} |" for part, summary in scores.get("summary", {}).items()]
-        call = self.example.format(text=EXAMPLES.get(getattr(self.settings, "lang", ""), "A short text."))
-        return CARD_TEXT.format(
-            name=name, task=self.name, cls=type(self).__name__, call=call, lines="\n".join(lines), rows="\n".join(rows)
-        )
+        call = self.example.format(text=EXAMPLES.get(self.settings.lang, "A short text."))
+        values = {"name": name, "task": self.name, "cls": type(self).__name__, "call": call}
+        return CARD_TEXT.format(**values, lines="\n".join(lines), rows="\n".join(rows))
+
+
+def resolve_language(settings: S, texts: Iterable[str], pretrained: PretrainedELMo | None) -> tuple[S, Tokeniser]:
+    """The settings with the language of the texts, and with the lines of the user's dictionary; and the tokeniser."""
+    known = pretrained.words if pretrained else ()
+    tokeniser = make_tokeniser(settings.lang, texts, known, settings.user_dict)
+    user_dict = tokeniser.segment.entries if tokeniser.segment else None
+    return replace(settings, lang=tokeniser.lang, user_dict=user_dict), tokeniser
+
+
+def with_dev(data: dict[str, Any], settings: Any, split: Any = hold_out) -> dict[str, Any]:
+    """The data as train, dev and, if given, test. Without a dev set, a part of the first is held out."""
+    (_, train), *others = data.items()
+    examples = {"train": train, **dict(others)}
+    if "dev" not in examples:
+        examples["train"], examples["dev"] = split(train, settings.seed)
+    return examples
 
 
 def check_sizes(settings: Settings, tensors: Mapping[str, np.ndarray]) -> None:
@@ -367,18 +421,14 @@ def read_config(folder: Path) -> dict[str, Any] | None:
     values = disk.read_json(folder / CONFIG, "the settings of a trained model")
     if not isinstance(values.get("task"), str):
         return None
-    if values.get("format_version") != FORMAT:
-        found = values.get("format_version")
+    if (found := values.get("format_version")) != FORMAT:
         raise UserError(f"{folder / CONFIG}: format_version is {found!r:.20}, expected {FORMAT}. Use another version.")
     return values
 
 
 def _describe_content(folder: Path) -> str:
     """Describe what a folder holds, in an error message."""
-    if not folder.is_dir():
-        return "nothing" if not folder.exists() else "no folder"
-    values = read_config(folder)
-    if values:
+    if values := read_config(folder):
         return f"a trained {values['task']}"
     if list(folder.glob(STATE.format("*"))):
         return "an interrupted training"
@@ -413,9 +463,7 @@ def check_folder(folder: Path, name: str, overwrite: bool, resume: bool = False)
     paths = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()} - {LOCK}
     disk.check_output("`save_dir`", folder / CONFIG)
     if folder.exists() and (folder.samefile(".") or folder.is_mount()):
-        raise UserError(
-            f"`save_dir` {folder} is the current folder, or a mount point, which cannot be replaced. {advice}"
-        )
+        raise UserError(f"`save_dir` {folder} is the current folder, or a mount point. {advice}")
     if not paths:
         return
     values, states = read_config(folder), set(folder.glob(STATE.format("*")))
@@ -429,18 +477,13 @@ def check_folder(folder: Path, name: str, overwrite: bool, resume: bool = False)
         raise UserError(f"`save_dir` {folder} already holds {what}. Name another, or add `overwrite=True`.")
 
 
-def iterable(values: Any, name: str) -> Iterable[Any]:
-    """The values. Raise unless they are several. name: of the argument."""
+def as_given(values: Any, name: str, predict: Any) -> Any:
+    """Return what predict(values, window) yields: as an iterator if the values are one, which may be endless, else as a list.
+
+    name: of the argument. window: how many values are sorted together, see `Task.predictions`.
+    """
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise TypeError(f"{name}: found {values!r:.60}, expected a list of them.")
-    return values
-
-
-def window_of(values: Any) -> float | None:
-    """How many values are sorted together: all, or some of those of an iterator, which may be endless."""
-    return None if isinstance(values, Iterator) else math.inf
-
-
-def as_given(values: Any, results: Iterator[Any]) -> Any:
-    """The results as an iterator, if the values are one, else as a list."""
-    return results if isinstance(values, Iterator) else list(results)
+    is_lazy = isinstance(values, Iterator)
+    results = predict(values, None if is_lazy else math.inf)
+    return results if is_lazy else list(results)

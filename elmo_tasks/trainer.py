@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha1
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from tqdm.auto import tqdm
 
 import elmo
 from elmo_core.config import differences
-from elmo_core.files.tensors import read_metadata, read_tensors, write_tensors
+from elmo_core.files.tensors import read_values, write_values
 from elmo_core.machine import versions
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, format_duration, log
@@ -24,6 +24,9 @@ from elmo_core.network.optimizer import Adam
 from elmo_core.text.tokens import shuffled_batches
 from elmo_tasks.inputs import BILM
 from elmo_tasks.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from elmo_tasks.task import Task
 
 HELD_OUT = 0.1  # share of the training data that replaces a missing dev set
 PROGRESS_SECONDS = 20  # between log lines within an epoch
@@ -46,23 +49,6 @@ class Score(Protocol):
         """Lines for the terminal."""
 
 
-class Trainable(Protocol):
-    """A task, as `fit` sees it. Examples are of any type; their `repr` tells them apart. See `elmo_tasks.task.Task`."""
-
-    settings: Any
-    network: paddle.nn.Layer
-
-    def length(self, example: Any) -> int: ...
-
-    def collate(self, examples: Sequence[Any]) -> Any: ...
-
-    def loss(self, batch: Any) -> paddle.Tensor: ...
-
-    def evaluated(self, examples: Sequence[Any]) -> Score: ...
-
-    def trained_weights(self) -> dict[str, paddle.Tensor]: ...
-
-
 @dataclass
 class Best:
     """The best epoch, its score on the dev set, and its weights; the duration of the training in seconds."""
@@ -83,7 +69,7 @@ def hold_out(examples: Sequence[Any], seed: int) -> tuple[list[Any], list[Any]]:
 
 
 def fit(
-    task: Trainable,
+    task: "Task",
     train: Sequence[Any],
     dev: Sequence[Any],
     settings: TrainingSettings,
@@ -102,17 +88,16 @@ def fit(
     if file and resume and file.exists():
         state.load(file)
     elif phase > 1:  # what it begins with may remain the best
-        state.best = Best(0, task.evaluated(dev), _numpy(task.trained_weights()))
+        state.keep_best(0, task.evaluated(dev))
     start, lengths = time.perf_counter() - state.seconds, list(map(task.length, train))
-    with _bar(settings.epochs, progress) as bar, _saying_what_is_left(state, file):
+    with _bar(settings.epochs, progress) as bar, state.interruptible(file):
         for epoch in range(state.epoch + 1, settings.epochs + 1):
             if settings.patience and epoch - 1 - state.best_epoch >= settings.patience:
                 break
             loss = run_epoch(task, train, shuffled_batches(lengths, settings.batch_size, state.random), state, epoch)
             with state.average.applied():
                 score = task.evaluated(dev)
-                if state.best is None or score.value > state.best.score.value:
-                    state.best = Best(epoch, score, _numpy(task.trained_weights()))
+                state.keep_best(epoch, score)
             state.epoch, state.seconds = epoch, time.perf_counter() - start
             state.log(loss, score)
             if file:
@@ -121,15 +106,14 @@ def fit(
             if callable(progress):
                 values = {"epoch": epoch, "phase": phase, "loss": loss, "seconds": state.seconds}
                 progress({**values, "dev": score.to_dict()})
-    best = state.best or Best(0, task.evaluated(dev), _numpy(task.trained_weights()))  # without epochs
-    elmo.set_weights(task.trained_weights(), best.weights, "the best epoch")
-    best.seconds = time.perf_counter() - start
-    return best
+    if state.best is None:  # without epochs
+        state.keep_best(0, task.evaluated(dev))
+    elmo.set_weights(task.trained_weights(), state.best.weights, "the best epoch")
+    state.best.seconds = time.perf_counter() - start
+    return state.best
 
 
-def run_epoch(
-    task: Trainable, train: Sequence[Any], batches: Sequence[np.ndarray], state: "State", epoch: int
-) -> float:
+def run_epoch(task: "Task", train: Sequence[Any], batches: Sequence[np.ndarray], state: "State", epoch: int) -> float:
     """Train on every batch. Returns the mean loss, which is finite."""
     settings, optimizer = state.settings, state.optimizer
     task.network.train()
@@ -173,7 +157,7 @@ def make_optimizer(network: paddle.nn.Layer, settings: Any) -> Adam:
 class State:
     """All that the rest of a training depends on. Saved after each epoch, it continues the training bit for bit."""
 
-    def __init__(self, task: Trainable, settings: TrainingSettings, train: Sequence[Any], dev: Sequence[Any]):
+    def __init__(self, task: "Task", settings: TrainingSettings, train: Sequence[Any], dev: Sequence[Any]):
         self.task, self.settings, self.dev = task, settings, dev
         self.identity = training_identity(task, train, dev)
         self.optimizer = make_optimizer(task.network, settings)
@@ -185,46 +169,32 @@ class State:
     def best_epoch(self) -> int:
         return self.best.epoch if self.best else 0
 
+    def keep_best(self, epoch: int, score: Score) -> None:
+        if self.best is None or score.value > self.best.score.value:
+            self.best = Best(epoch, score, _numpy(self.task.trained_weights()))
+
     def log(self, loss: float, score: Score) -> None:
-        star = "*" if self.best_epoch == self.epoch else " "
-        left = format_duration(self.seconds / self.epoch * (self.settings.epochs - self.epoch))
+        star, epochs = "*" if self.best_epoch == self.epoch else " ", self.settings.epochs
+        left = format_duration(self.seconds / self.epoch * (epochs - self.epoch))
         times = f"{format_duration(self.seconds)}, at most {left} left"
-        epochs = self.settings.epochs
         log.info(f"epoch {self.epoch:>2}/{epochs}  loss {loss:7.3f}  dev {score.summary} {star}  {times}")
 
     def save(self, file: Path) -> None:
-        parts = {
-            "weights": _numpy(self.task.trained_weights()),
-            "best": self.best.weights,
-            "average": _numpy(self.average.averages),
-            "optimizer": _numpy(self.optimizer.state_dict()),
-        }
-        values = {
-            "epoch": self.epoch,
-            "seconds": self.seconds,
-            "best": self.best.epoch,
-            "steps": self.average.steps,
-            "random": self.random.bit_generator.state,
-            "paddle_random": versions.random_states(paddle),
-            "identity": self.identity,
-        }
-        tensors = {f"{part}/{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
-        write_tensors(file, tensors, {"state": json.dumps(values)})
+        tensors = {"weights": self.task.trained_weights(), "average": self.average.averages}
+        values = {name: _numpy(part) for name, part in {**tensors, "optimizer": self.optimizer.state_dict()}.items()}
+        values |= {"best": self.best.weights, "best_epoch": self.best.epoch, "steps": self.average.steps}
+        values |= {"epoch": self.epoch, "seconds": self.seconds, "random": self.random.bit_generator.state}
+        write_values(file, {**values, "paddle_random": versions.random_states(paddle), "identity": self.identity})
 
     def load(self, file: Path) -> None:
         """Restore what `save` has written, and score the best epoch again."""
-        values, tensors = json.loads(read_metadata(file)["state"]), read_tensors(file)
+        values, weights = read_values(file), self.task.trained_weights()
         check_identity(file.parent, values["identity"], self.identity)
-        parts: dict[str, dict[str, np.ndarray]] = {"average": {}}
-        for name, array in tensors.items():
-            part, _, name = name.partition("/")
-            parts.setdefault(part, {})[name] = array
-        weights = self.task.trained_weights()
-        elmo.set_weights(weights, parts["best"], str(file))
-        self.best = Best(values["best"], self.task.evaluated(self.dev), parts["best"])
-        elmo.set_weights(weights, parts["weights"], str(file))
-        elmo.set_weights(self.average.averages, parts["average"], str(file))
-        self.optimizer.set_state_dict(parts["optimizer"])
+        elmo.set_weights(weights, values["best"], str(file))
+        self.best = Best(values["best_epoch"], self.task.evaluated(self.dev), values["best"])
+        elmo.set_weights(weights, values["weights"], str(file))
+        elmo.set_weights(self.average.averages, values["average"], str(file))
+        self.optimizer.set_state_dict(values["optimizer"])
         self.epoch, self.seconds, self.average.steps = values["epoch"], values["seconds"], values["steps"]
         self.random.bit_generator.state = values["random"]
         if values["paddle_random"]:
@@ -232,9 +202,21 @@ class State:
         else:
             paddle.seed(self.settings.seed + self.epoch)
             log.warning("Paddle 2.6 cannot restore its random generator: dropout differs from an uninterrupted run.")
-        log.info(
-            f"resumed after epoch {self.epoch}. The best so far is {self.best.epoch}, dev {self.best.score.summary}."
-        )
+        log.info(f"resumed after epoch {self.epoch}. The best is {self.best.epoch}, dev {self.best.score.summary}.")
+
+    @contextmanager
+    def interruptible(self, file: Path | None) -> Iterator[None]:
+        """If the training is interrupted, load its best epoch, and log whether it can be continued."""
+        try:
+            yield
+        except UserError:
+            raise
+        except BaseException:  # Ctrl-C, a signal, or an error that is not the user's
+            if self.best:
+                elmo.set_weights(self.task.trained_weights(), self.best.weights, "the best epoch")
+            left = f"Continue with the same settings and `resume=True`: {file.parent}" if file and self.epoch else ""
+            log.warning(f"stopped in epoch {self.epoch + 1}. {left or 'Nothing has been saved.'}")
+            raise
 
 
 class WeightAverage:
@@ -267,13 +249,13 @@ class WeightAverage:
                 self.weights[name].set_value(original)
 
 
-def training_identity(task: Trainable, train: Sequence[Any], dev: Sequence[Any]) -> dict[str, Any]:
+def training_identity(task: "Task", train: Sequence[Any], dev: Sequence[Any]) -> dict[str, Any]:
     """Describe what a resumed training must share: the settings, and digests of the data and of ELMo."""
-    elmo_layer, digest = task.network.inputs.elmo, sha1()
-    if elmo_layer and not task.settings.elmo_trainable:
-        for weight in elmo_layer.bilm.parameters():
-            digest.update(weight.numpy())
-    data = {"training data": _digest(train), "dev data": _digest(dev), "ELMo's weights": digest.hexdigest()}
+    elmo_layer, is_tuned = task.network.inputs.elmo, task.settings.elmo_trainable
+    weights = elmo_layer.bilm.parameters() if elmo_layer and not is_tuned else []
+    data = {"training data": _digest(repr(example).encode() for example in train)}
+    data["dev data"] = _digest(repr(example).encode() for example in dev)
+    data["ELMo's weights"] = _digest(weight.numpy() for weight in weights)
     return json.loads(json.dumps({**task.settings.to_dict(), **data}))
 
 
@@ -286,30 +268,15 @@ def check_identity(folder: Path, before: dict[str, Any], now: dict[str, Any]) ->
         )
 
 
-def _digest(examples: Sequence[Any]) -> str:
+def _digest(parts: Iterator[Any]) -> str:
     digest = sha1()
-    for example in examples:
-        digest.update(repr(example).encode())
+    for part in parts:
+        digest.update(part)
     return digest.hexdigest()
 
 
 def _numpy(tensors: dict[str, paddle.Tensor]) -> dict[str, np.ndarray]:
     return {name: tensor.numpy() for name, tensor in tensors.items()}
-
-
-@contextmanager
-def _saying_what_is_left(state: State, file: Path | None) -> Iterator[None]:
-    """If the training is interrupted, load its best epoch, and log whether it can be continued."""
-    try:
-        yield
-    except UserError:
-        raise
-    except BaseException:  # Ctrl-C, a signal, or an error that is not the user's
-        if state.best:
-            elmo.set_weights(state.task.trained_weights(), state.best.weights, "the best epoch")
-        left = f"Continue with the same settings and `resume=True`: {file.parent}" if file and state.epoch else ""
-        log.warning(f"stopped in epoch {state.epoch + 1}. {left or 'Nothing has been saved.'}")
-        raise
 
 
 def _bar(epochs: int, progress: Progress | bool) -> tqdm:

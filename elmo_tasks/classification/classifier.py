@@ -12,23 +12,22 @@ import numpy as np
 
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, format_count, join_names, log
-from elmo_core.text.language import make_tokeniser
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary, sentence_batches
 from elmo_tasks.classification.data import Text, TextReader, as_text, hold_out, tokenise
 from elmo_tasks.classification.network import Batch, ClassifierNetwork, ClassifierSettings
 from elmo_tasks.classification.score import Score
-from elmo_tasks.inputs import FileVectors, PretrainedELMo, Rows, TokenInputs
+from elmo_tasks.inputs import Rows, TokenInputs
 from elmo_tasks.records import Label
-from elmo_tasks.task import Task, as_given, check_folder, iterable, training_folder, window_of
-from elmo_tasks.trainer import Progress
+from elmo_tasks.task import Task, as_given, resolve_language, with_dev
 
 AnyText = str | tuple[str, str]  # or a pair
 _warn_once = cache(log.warning)
 
 
-class Classifier(Task):
-    """Predicts the classes of texts, or of pairs of texts.
+class Classifier(Task[ClassifierSettings]):
+    """Predicts the classes of texts, or of pairs of texts. It is selected by ROC AUC.
 
+    classifier = Classifier.train(texts, labels, settings=ClassifierSettings(elmo="en-reviews"), save_dir="runs/reviews")
     classifier = Classifier("runs/reviews")
     classifier.predict(["The room was quiet and clean."])          # ["good"]
     classifier.predict_proba(["The room was quiet and clean."])    # array([[0.04, 0.96]]), in the order of its classes
@@ -36,73 +35,27 @@ class Classifier(Task):
     parts: labels; pairs, whether it is of pairs; words, those of the training data, if they are learnt.
     """
 
-    name = "classifier"
+    name, data_name = "classifier", "texts"
     settings_type = ClassifierSettings
     example = "predict([{text!r}])"
-    batch_size, batch_tokens = 128, 16384
-    settings: ClassifierSettings
+    batch_size, batch_tokens, random_vectors = 128, 16384, True
     class_weights: paddle.Tensor | None = None  # in the loss
 
     @classmethod
-    def train(
-        cls,
-        texts: Any,
-        labels: Sequence[Label] | None = None,
-        *,
-        dev: Any = None,
-        test: Any = None,
-        settings: ClassifierSettings = ClassifierSettings(),  # noqa: B008  it is frozen
-        save_dir: str | Path | None = None,
-        overwrite: bool = False,
-        resume: bool = False,
-        progress: Progress | bool = True,
-        device: str = "auto",
-    ) -> "Classifier":
-        """Train a classifier. It has the weights of the epoch with the highest ROC AUC on the dev set.
-
-            settings = ClassifierSettings(elmo="en-reviews", head="mean")
-            classifier = Classifier.train(texts, labels, settings=settings, save_dir="runs/tickets")
-            classifier.scores["dev"]["accuracy"]
-
-        texts, labels: strings, or pairs of strings, and their labels; or a file, a DataFrame, a `datasets.Dataset` or a list
-        of dictionaries that has both. dev, test: the same, as a pair. Without dev, a tenth of the texts is held out.
-        save_dir: a new or empty folder for the classifier; overwrite: or that of one, which is replaced at the end.
-        resume: continue an interrupted training, start if there is none, return the classifier if it is finished.
-        progress: called with the scores of each epoch; False: no bar.
-        """
-        if save_dir is not None:
-            check_folder(Path(save_dir), cls.name, overwrite, resume)
-        pretrained, reader = PretrainedELMo.load(settings.elmo), TextReader(settings)
-        given = {"texts": (texts, labels) if labels is not None else texts, "dev": dev, "test": test}
-        data = {name: reader.read(part, name) for name, part in given.items() if part is not None}
-        train = data.pop("texts")
-        strings, known = (part for text in train for part in text.texts), pretrained.words if pretrained else ()
-        tokeniser = make_tokeniser(settings.lang, strings, known, settings.user_dict)
-        user_dict = tokeniser.segment.entries if tokeniser.segment else None
-        settings = replace(settings, lang=tokeniser.lang, user_dict=user_dict)
-        n_cut = sum(
-            tokenise(text, tokeniser, settings.max_seq_len) for part in (train, *data.values()) for text in part
-        )
+    def read_training(cls, given, settings, pretrained):
+        reader = TextReader(settings)
+        data = {name: reader.read(part, name) for name, part in given.items()}
+        strings = (part for text in data["texts"] for part in text.texts)
+        settings, tokeniser = resolve_language(settings, strings, pretrained)
+        n_cut = sum(tokenise(text, tokeniser, settings.max_seq_len) for part in data.values() for text in part)
         if n_cut:
             log.warning(f"{format_count(n_cut, 'texts')} cut after {settings.max_seq_len} tokens, see `max_seq_len`.")
-        parts = make_parts(train, settings)
+        parts = make_parts(data["texts"], settings)
         for name, part in data.items():
             check_texts(part, parts, name)
-        if dev is None:
-            train, data["dev"] = hold_out(train, settings.seed)
-        vectors = None
-        if settings.word_vectors:
-            file = FileVectors.from_file(settings.word_vectors, settings.word_vectors_limit)
-            vectors = cls.make_vectors(settings, file.words, file.table)
-        with training_folder(cls, save_dir, overwrite, resume) as folder:
-            classifier = cls.create(settings, parts, device, pretrained, vectors)
-            return classifier.learn({"train": train, **data}, folder, resume, progress)
+        return settings, parts, with_dev(data, settings, hold_out)
 
     # The task
-
-    @staticmethod
-    def make_vectors(settings: ClassifierSettings, words: Sequence[str], table: np.ndarray) -> FileVectors:
-        return FileVectors(words, table, random=True, seed=settings.seed)
 
     def build(self) -> ClassifierNetwork:
         settings, words, pairs = self.settings, self.parts["words"], self.parts["pairs"]
@@ -131,30 +84,23 @@ class Classifier(Task):
     def length(self, example: Text) -> int:
         return sum(map(len, example.tokens))
 
-    def rows(self, example: Text) -> Rows:
-        return Rows(example.tokens)
+    def rows(self, examples: Sequence[Text]) -> Rows:
+        return Rows([text.tokens[side] for side in range(1 + bool(self.parts["pairs"])) for text in examples])
 
     def prepare(self, train: Sequence[Text]) -> None:
         """Count words, and set the inputs' statistics and the weights of classes."""
-        inputs, words = self.network.inputs, [word for text in train for row in text.tokens for word in row]
-        if inputs.words:
-            inputs.words.count(words)
-        if self.vectors:
-            self.vectors.log_coverage(words)
+        super().prepare(train)
         self.network.eval()
         batches = sentence_batches(train, self.batch_size, self.batch_tokens, len(train), self.length)
-        inputs.standardise((self._rows(batch) for _, batch in batches), maxima=self.settings.head == "max")
+        self.network.inputs.standardise((self.rows(batch) for _, batch in batches), maxima=self.settings.head == "max")
         if self.settings.class_weights == "balanced":
             counts = np.bincount([self.label_ids[text.label] for text in train], minlength=len(self.classes))
             weights = len(train) / (len(counts) * counts.clip(1))
             self.class_weights = to_tensor(weights.astype(np.float32))
 
-    def _rows(self, texts: Sequence[Text]) -> Rows:
-        return Rows([text.tokens[side] for side in range(1 + bool(self.parts["pairs"])) for text in texts])
-
     def collate(self, examples: Sequence[Text]) -> Batch:
         labels = np.array([self.label_ids[text.label] for text in examples]) if self.network.training else None
-        return Batch(self._rows(examples), labels)
+        return Batch(self.rows(examples), labels)
 
     def loss(self, batch: Batch) -> paddle.Tensor:
         return self.network.loss(batch, self.class_weights)
@@ -208,7 +154,9 @@ class Classifier(Task):
     def predict(self, texts: Iterable[AnyText]) -> list[Label]: ...
     def predict(self, texts):
         """Return the class of each text, or pair of texts. Of an iterator, yield them."""
-        return as_given(texts, (self.classes[row.argmax()] for row in self._probabilities(texts)))
+        return as_given(
+            texts, "texts", lambda *given: (self.classes[row.argmax()] for row in self._probabilities(*given))
+        )
 
     @overload
     def predict_proba(self, texts: Iterator[AnyText]) -> Iterator[np.ndarray]: ...
@@ -216,12 +164,12 @@ class Classifier(Task):
     def predict_proba(self, texts: Iterable[AnyText]) -> np.ndarray: ...
     def predict_proba(self, texts):
         """Return the probabilities of the classes (n, classes). Of an iterator, yield rows (classes,)."""
-        rows = as_given(texts, self._probabilities(texts))
+        rows = as_given(texts, "texts", self._probabilities)
         return np.array(rows, np.float32).reshape(-1, len(self.classes)) if isinstance(rows, list) else rows
 
-    def _probabilities(self, texts: Iterable[AnyText]) -> Iterator[np.ndarray]:
-        given = (as_text(text, f"text {k}") for k, text in enumerate(iterable(texts, "texts")))
-        return self.predictions(map(self.tokenised, given), window_of(texts))
+    def _probabilities(self, texts: Iterable[AnyText], window: float | None) -> Iterator[np.ndarray]:
+        given = (as_text(text, f"text {k}") for k, text in enumerate(texts))
+        return self.predictions(map(self.tokenised, given), window)
 
     def tokenised(self, text: Text) -> Text:
         """The text with its tokens. Raise unless it is a pair if the classifier is of pairs."""
@@ -243,9 +191,7 @@ def make_parts(train: Sequence[Text], settings: ClassifierSettings) -> dict[str,
     words = None
     if settings.word_dim or settings.word_vectors_trainable:
         words = Vocabulary.frequent(chain.from_iterable(chain.from_iterable(text.tokens for text in train))).words
-    parts = {"labels": labels, "pairs": len(train[0].texts) == 2, "words": words}
-    check_texts(train, parts, "texts")
-    return parts
+    return {"labels": labels, "pairs": len(train[0].texts) == 2, "words": words}
 
 
 def check_texts(texts: Sequence[Text], parts: dict[str, Any], name: str) -> None:

@@ -29,10 +29,7 @@ from elmo_tasks.records import (
 from elmo_tasks.trainer import HELD_OUT
 
 USUAL = (("text", "sentence", "text_a", "sentence1"), ("label",), ("text2", "text_b", "sentence2"))  # names of columns
-POLARITY = (
-    ("rt-polarity.pos", "positive"),
-    ("rt-polarity.neg", "negative"),
-)  # in the published order
+POLARITY = (("rt-polarity.pos", "positive"), ("rt-polarity.neg", "negative"))  # in the published order
 
 
 @dataclass

@@ -11,74 +11,44 @@ import numpy as np
 from elmo_core.checks import check_sentence
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, join_names, log
-from elmo_core.text.language import make_tokeniser
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_tasks.inputs import FileVectors, PretrainedELMo, Rows, TokenInputs
+from elmo_tasks.inputs import Rows, TokenInputs
 from elmo_tasks.parsing.network import Batch, ParserNetwork, ParserSettings
 from elmo_tasks.parsing.trees import Score, Tree, maximum_tree, read_conllu
-from elmo_tasks.task import Task, as_given, check_folder, iterable, training_folder, window_of
-from elmo_tasks.trainer import Progress, hold_out
+from elmo_tasks.task import Task, as_given, resolve_language, with_dev
 
 Text = str | Sequence[str]
 
 
-class Parser(Task):
-    """Predicts the dependency trees of sentences.
+class Parser(Task[ParserSettings]):
+    """Predicts the dependency trees of sentences. It is selected by LAS.
 
+    settings = ParserSettings(elmo="en-reviews")
+    Parser.train("train.conllu", dev="dev.conllu", settings=settings, save_dir="runs/parser")
     parser = Parser("runs/parser")
     print(parser.predict(["The cat sat."])[0])
 
     parts: labels and tags; words, of the training data.
     """
 
-    name = "parser"
+    name, data_name = "parser", "treebank"
     settings_type = ParserSettings
     example = "predict([{text!r}])[0]"
-    settings: ParserSettings
 
     @classmethod
-    def train(
-        cls,
-        treebank: str | Path,
-        *,
-        dev: str | Path | None = None,
-        test: str | Path | None = None,
-        settings: ParserSettings = ParserSettings(),  # noqa: B008  it is frozen
-        save_dir: str | Path | None = None,
-        overwrite: bool = False,
-        resume: bool = False,
-        progress: Progress | bool = True,
-        device: str = "auto",
-    ) -> "Parser":
-        """Train a parser. It has the weights of the epoch with the highest LAS on the dev set.
-
-            settings = ParserSettings(elmo="en-reviews")
-            parser = Parser.train("train.conllu", dev="dev.conllu", settings=settings, save_dir="runs/parser")
-            parser.scores["dev"]["las"]
-
-        treebank, dev, test: files in CoNLL-U. Without dev, a tenth of the sentences is held out. save_dir, overwrite,
-        resume, progress: see `Tagger.train`.
-        """
-        if save_dir is not None:
-            check_folder(Path(save_dir), cls.name, overwrite, resume)
-        pretrained = PretrainedELMo.load(settings.elmo)
-        given = {"train": treebank, "dev": dev, "test": test}
-        data = {name: list(read_conllu(path)) for name, path in given.items() if path is not None}
-        texts, known = [" ".join(tree.tokens) for tree in data["train"]], pretrained.words if pretrained else ()
-        tokeniser = make_tokeniser(settings.lang, texts, known, settings.user_dict)
-        user_dict = tokeniser.segment.entries if tokeniser.segment else None
-        settings = replace(settings, lang=tokeniser.lang, user_dict=user_dict)
-        if dev is None:
-            data["train"], data["dev"] = hold_out(data["train"], settings.seed)
-        train = data["train"]
+    def read_training(cls, given, settings, pretrained):
+        data = {name: list(read_conllu(path)) for name, path in given.items()}
+        texts = [" ".join(tree.tokens) for tree in data["treebank"]]
+        settings, _ = resolve_language(settings, texts, pretrained)
+        data = with_dev(data, settings)
+        train, *others = data.values()
         parts = {name: sorted({x for tree in train for x in getattr(tree, name)}) for name in ("labels", "tags")}
         parts["words"] = Vocabulary.frequent(token for tree in train for token in tree.tokens).words
-        warn_about_labels([tree for name in data.keys() - {"train"} for tree in data[name]], parts["labels"])
-        limit = settings.word_vectors_limit
-        vectors = FileVectors.from_file(settings.word_vectors, limit) if settings.word_vectors else None
-        with training_folder(cls, save_dir, overwrite, resume) as folder:
-            return cls.create(settings, parts, device, pretrained, vectors).learn(data, folder, resume, progress)
+        where = {label: tree.where for trees in others for tree in reversed(trees) for label in tree.labels}
+        if unknown := [f"{label} ({where[label]})" for label in sorted(where.keys() - set(parts["labels"]))]:
+            log.warning(f"labels that do not occur in training, and cannot be predicted: {join_names(unknown, 5)}.")
+        return settings, parts, data
 
     # The task
 
@@ -86,16 +56,6 @@ class Parser(Task):
         settings, words = self.settings, Vocabulary([*SPECIAL_TOKENS, *self.parts["words"]])
         inputs = TokenInputs(settings, words, self.vectors, self.pretrained, settings.dropout)
         return ParserNetwork(settings, inputs, self.parts["labels"], self.parts["tags"])
-
-    def prepare(self, train: Sequence[Tree]) -> None:
-        words = [token for tree in train for token in tree.tokens]
-        if self.network.inputs.words:
-            self.network.inputs.words.count(words)
-        if self.vectors:
-            self.vectors.log_coverage(words)
-
-    def length(self, example: Tree) -> int:
-        return len(example.tokens)
 
     def collate(self, examples: Sequence[Tree]) -> Batch:
         rows = Rows([tree.tokens for tree in examples])
@@ -106,9 +66,6 @@ class Parser(Task):
             ids = {x: k for k, x in enumerate(self.parts[name])}
             numbers.append([[ids[x] for x in getattr(tree, name)] for tree in examples])
         return Batch(rows, *map(rows.padded, numbers))
-
-    def loss(self, batch: Batch) -> paddle.Tensor:
-        return self.network.loss(batch)
 
     def decode(self, batch: Batch) -> list[Tree]:
         x, arcs, *views = self.network(batch.rows)
@@ -154,8 +111,11 @@ class Parser(Task):
 
         sentences: lists of words, or raw text, which is split into words in the language of the training.
         """
-        given = enumerate(iterable(sentences, "sentences"))
-        return as_given(sentences, self.parse((self.sentence(text, k) for k, text in given), window_of(sentences)))
+
+        def predict(sentences: Iterable[Text], window: float | None) -> Iterator[Tree]:
+            return self.parse((self.sentence(text, k) for k, text in enumerate(sentences)), window)
+
+        return as_given(sentences, "sentences", predict)
 
     def sentence(self, text: Text, number: int = 0) -> Tree:
         """A sentence without its tree."""
@@ -170,10 +130,3 @@ class Parser(Task):
         sentences, copies = tee(sentences)
         for sentence, tree in zip(sentences, self.predictions(copies, window), strict=True):
             yield replace(tree, lines=sentence.lines, offsets=sentence.offsets)
-
-
-def warn_about_labels(trees: Sequence[Tree], known: Sequence[str]) -> None:
-    """Warn about labels that cannot be predicted."""
-    where = {label: tree.where for tree in reversed(trees) for label in tree.labels}
-    if unknown := [f"{label} ({where[label]})" for label in sorted(set(where).difference(known))]:
-        log.warning(f"labels that do not occur in training, and cannot be predicted: {join_names(unknown, 5)}.")

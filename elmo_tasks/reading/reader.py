@@ -1,9 +1,7 @@
 """A reader: its training, and the answers that it finds."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import islice, tee
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -11,90 +9,49 @@ import numpy as np
 from elmo_core.checks import check_number, check_texts
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
-from elmo_core.text.language import make_tokeniser
-from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_tasks.inputs import FileVectors, PretrainedELMo, Rows, TokenInputs
+from elmo_tasks.inputs import Rows, TokenInputs
 from elmo_tasks.reading.batch import Batch, QuestionGroup, make_batch, question_groups, training_groups
 from elmo_tasks.reading.data import Passage, Question, TokenisedPassage, read_passages, tokenise_passages
 from elmo_tasks.reading.network import BiDAF, ReaderSettings
 from elmo_tasks.reading.score import Scores, best_threshold, score
 from elmo_tasks.reading.text import Answer, Text, best_answers, span_scores, windows
-from elmo_tasks.task import Task, as_given, check_folder, training_folder
-from elmo_tasks.trainer import Progress, hold_out
+from elmo_tasks.task import Task, as_given, resolve_language, with_dev
 
 MIN_COUNT = 2  # of a word in the training data, else it is unknown
 QUESTIONS_AT_ONCE = 256  # of those to a passage, which are answered in one pass
 
 
-class Reader(Task):
-    """Answers questions about passages.
+class Reader(Task[ReaderSettings]):
+    """Answers questions about passages. It is selected by F1.
 
+        examples = [{"id": 1, "context": ..., "question": ..., "answers": {"text": [...], "answer_start": [...]}}, ...]
+        reader = Reader.train(examples, settings=ReaderSettings(elmo="en-reviews"), save_dir="runs/mrc")
         reader = Reader("runs/mrc")
         reader.answer("Who lives in Paris?", "Anna lives in Paris.", k=3)  # [Answer("Anna", 0, 4, 0.93), ...]
 
     parts: words, of the training data; no_answer: whether some questions of these have none.
     """
 
-    name = "reader"
+    name, data_name = "reader", "examples"
     settings_type = ReaderSettings
     example = 'answer("?", {text!r})'
     batch_size = 8  # windows
-    settings: ReaderSettings
-    _dev: Sequence[TokenisedPassage] = ()  # during a training
 
     @classmethod
-    def train(
-        cls,
-        examples: Any,
-        *,
-        dev: Any = None,
-        test: Any = None,
-        settings: ReaderSettings = ReaderSettings(),  # noqa: B008  it is frozen
-        save_dir: str | Path | None = None,
-        overwrite: bool = False,
-        resume: bool = False,
-        progress: Progress | bool = True,
-        device: str = "auto",
-    ) -> "Reader":
-        """Train a reader. It has the weights of the epoch with the highest F1 on the dev set.
-
-            reader = Reader.train(examples, settings=ReaderSettings(elmo="zh-news"), save_dir="runs/qa")
-            reader.scores["dev"]["f1"]
-
-        examples, dev, test: a file, or a DataFrame, a `datasets.Dataset` or a list of dictionaries {"id": ..., "context":
-        ..., "question": ..., "answers": {"text": [...], "answer_start": [...]}}; empty lists: the passage has no answer.
-        Without dev, a tenth of the passages is held out. save_dir, overwrite, resume, progress: see `Tagger.train`.
-        """
-        if save_dir is not None:
-            check_folder(Path(save_dir), cls.name, overwrite, resume)
-        given = {"examples": examples, "dev": dev, "test": test}
-        read = {name: read_passages(part, name) for name, part in given.items() if part is not None}
-        pretrained = PretrainedELMo.load(settings.elmo)
-        known, passages = pretrained.words if pretrained else (), read["examples"]
-        tokeniser = make_tokeniser(settings.lang, [passage.text for passage in passages], known, settings.user_dict)
-        user_dict = Segmenter.from_file(settings.user_dict).entries if settings.user_dict else None
-        settings = replace(settings, lang=tokeniser.lang, user_dict=user_dict)
+    def read_training(cls, given, settings, pretrained):
+        read = {name: read_passages(part, name) for name, part in given.items()}
+        passages = read["examples"]
+        settings, tokeniser = resolve_language(settings, [passage.text for passage in passages], pretrained)
         data = {name: tokenise_passages(part, tokeniser) for name, part in read.items()}
-        train = data.pop("examples")
-        if dev is None:
-            if len(train) == 1:
-                raise UserError("All questions are about one passage. Give `dev`, or more passages, to hold out some.")
-            train, data["dev"] = hold_out(train, settings.seed)
+        if "dev" not in data and len(passages) == 1:
+            raise UserError("All questions are about one passage. Give `dev`, or more passages, to hold out some.")
+        data = with_dev(data, settings)
         no_answer = not all(question.answers for passage in passages for question in passage.questions)
-        groups = training_groups(train, settings.max_seq_len, settings.doc_stride, no_answer)
-        tokens = (token for passage in train for text in passage.texts for token in text.tokens)
+        groups = training_groups(data["train"], settings.max_seq_len, settings.doc_stride, no_answer)
+        tokens = (token for passage in data["train"] for text in passage.texts for token in text.tokens)
         parts = {"words": Vocabulary.frequent(tokens, MIN_COUNT).words, "no_answer": no_answer}
-        limit = settings.word_vectors_limit
-        vectors = FileVectors.from_file(settings.word_vectors, limit) if settings.word_vectors else None
-        if vectors:
-            vectors.log_coverage(token for passage in train for token in passage.text.tokens)
-        with training_folder(cls, save_dir, overwrite, resume) as folder:
-            reader = cls.create(settings, parts, device, pretrained, vectors)
-            reader._dev = data["dev"]
-            reader = reader.learn({"train": groups, **data}, folder, resume, progress)
-        reader._dev = ()
-        return reader
+        return settings, parts, {**data, "train": groups}
 
     # The task: an example is a group of questions in training, a passage in evaluation
 
@@ -107,14 +64,15 @@ class Reader(Task):
     def length(self, example: QuestionGroup) -> int:
         return example.window.end - example.window.begin
 
-    def rows(self, example: QuestionGroup | TokenisedPassage) -> Rows:
-        return Rows([], [text.sentences for text in example.texts])
+    def rows(self, examples: Sequence[QuestionGroup | TokenisedPassage]) -> Rows:
+        return Rows([], [text.sentences for example in examples for text in example.texts])
+
+    def prepare(self, train: Sequence[QuestionGroup]) -> None:
+        if self.vectors:
+            self.vectors.log_coverage(token for group in train for token in group.window.tokens)
 
     def collate(self, examples: Sequence[QuestionGroup]) -> Batch:
         return make_batch(examples)
-
-    def loss(self, batch: Batch) -> paddle.Tensor:
-        return self.network.loss(batch)
 
     def decode(self, batch: Batch) -> list[np.ndarray]:
         """The logits (Q, 2, T) of each group's questions and its window's tokens."""
@@ -123,7 +81,7 @@ class Reader(Task):
         return [logits[batch.passage_of == k, :, :n] for k, n in enumerate(lengths)]
 
     def evaluated(self, examples: Sequence[TokenisedPassage]) -> Scores:
-        if self.parts["no_answer"] and examples is self._dev:
+        if self.parts["no_answer"] and examples is self.dev:
             self.choose_threshold(examples)
         answers = {id: some[0].text for id, some in self.best(examples, 1).items()}
         return score([passage.passage for passage in examples], answers, self.settings.lang)
@@ -148,7 +106,7 @@ class Reader(Task):
         A passage without words gives no answers.
         """
         check_number("k", k, 1, integer=True)
-        return as_given(questions, self._answers(iter(questions), k))
+        return as_given(questions, "questions", lambda some, _: self._answers(iter(some), k))
 
     def _answers(self, questions: Iterator[tuple[str, str]], k: int) -> Iterator[list[Answer]]:
         while some := check_texts(list(islice(questions, QUESTIONS_AT_ONCE)), ("question", "passage")):

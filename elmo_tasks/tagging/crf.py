@@ -98,8 +98,8 @@ class LinearChainCRF(nn.Layer):
             ends.append(scores + stop)
         paths = []
         for row, length in enumerate(lengths.tolist()):
-            path = [int(ends[length - 1][row].argmax())]
-            for step in reversed(backpointers[: length - 1]):
+            path = [int(ends[length - 1][row].argmax())] * bool(length)
+            for step in reversed(backpointers[: max(length - 1, 0)]):
                 path.append(step[row, path[-1]])
             paths.append(np.array(path[::-1], np.int64))
         return paths

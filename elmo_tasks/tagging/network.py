@@ -15,15 +15,7 @@ from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.settings import setting
 from elmo_tasks.inputs import Rows, TokenInputs
 from elmo_tasks.records import Label
-from elmo_tasks.settings import (
-    FILE,
-    LIST_OR_FILE,
-    ELMoSettings,
-    TextSettings,
-    TrainingSettings,
-    WordSettings,
-    default,
-)
+from elmo_tasks.settings import FILE, LIST_OR_FILE, ELMoSettings, TextSettings, TrainingSettings, WordSettings, default
 from elmo_tasks.tagging.crf import LinearChainCRF
 from elmo_tasks.tagging.scheme import SCHEMES, forbidden_transitions
 
@@ -55,11 +47,7 @@ class TaggerSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings)
         None, "names of labels that are numbers, one per line", of=LIST_OR_FILE, group="data", metavar="FILE"
     )
     pieces: str | Path | None = setting(
-        None,
-        "vocabulary whose entries the words of `word/TAG` are split into",
-        of=FILE,
-        group="data",
-        metavar="FILE",
+        None, "vocabulary whose entries the words of `word/TAG` are split into", of=FILE, group="data", metavar="FILE"
     )
     scheme: Literal["auto", "bio", "iob1", "bioes", "plain", "lac"] = setting(
         "auto", "scheme of the labels; auto: detected", choices=("auto", *SCHEMES), group="data"
@@ -72,11 +60,7 @@ class TaggerSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings)
         group="data",
     )
     elmo_at: Literal["input", "output", "input,output"] = setting(
-        "input",
-        "where the network reads ELMo",
-        choices=("input", "output", "input,output"),
-        needs="elmo",
-        group="ELMo",
+        "input", "where the network reads ELMo", choices=("input", "output", "input,output"), needs="elmo", group="ELMo"
     )
     emb_lr_factor: float = default(WordSettings, "emb_lr_factor", 2.5)
     cell: Literal["gru", "lstm"] = setting(
@@ -114,7 +98,7 @@ class TaggerNetwork(nn.Layer):
     def forward(self, rows: Rows) -> paddle.Tensor:
         """Emissions (B, T, K). A sentence's do not depend on the rest of the batch."""
         vectors = self.inputs(rows)
-        x, _ = self.recurrent(vectors.x, sequence_length=to_tensor(rows.lengths))
+        x, _ = self.recurrent(vectors.x, sequence_length=to_tensor(rows.lengths.clip(1)))
         x = self.dropout(x)
         return self.emission(x if vectors.elmo is None else paddle.concat([x, vectors.elmo], axis=-1))
 

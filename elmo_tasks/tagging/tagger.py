@@ -11,13 +11,12 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from elmo_core.checks import check_sentence, checked
-from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.language import AUTO, HAN, SAMPLE, choose_language, recognise
 from elmo_core.text.segmenter import Segmenter, segmenter, warn_if_traditional
 from elmo_core.text.tokenise import CHINESE
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_tasks.inputs import FileVectors, PretrainedELMo, Rows, TokenInputs
+from elmo_tasks.inputs import PretrainedELMo, Rows, TokenInputs
 from elmo_tasks.records import Label
 from elmo_tasks.tagging.data import Sentence, SentenceReader, warn_about_labels
 from elmo_tasks.tagging.network import Batch, TaggerNetwork, TaggerSettings
@@ -25,8 +24,7 @@ from elmo_tasks.tagging.pieces import PieceSplitter, joined_words
 from elmo_tasks.tagging.scheme import are_of_words, check_scheme, detect_scheme, forbidden_transitions, spans
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.tagging.text import Line, Span
-from elmo_tasks.task import Task, as_given, check_folder, iterable, training_folder, window_of
-from elmo_tasks.trainer import Progress, hold_out
+from elmo_tasks.task import Task, as_given, with_dev
 
 MAX_TOKENS = 32_768  # of a text: 22 KB each with a small ELMo, 55 KB with the original
 
@@ -40,9 +38,10 @@ class Prediction(NamedTuple):
     emissions: np.ndarray
 
 
-class Tagger(Task):
-    """Labels the tokens of sentences.
+class Tagger(Task[TaggerSettings]):
+    """Labels the tokens of sentences. It is selected by F1 or, of plain labels, accuracy.
 
+    tagger = Tagger.train(sentences, labels, settings=TaggerSettings(elmo="en-reviews"), save_dir="runs/tagger")
     tagger = Tagger("runs/tagger")
     tagger.predict(["The cat sat .".split()])      # [["B-NP", "I-NP", "B-VP", "O"]]
     tagger.spans(["The cat sat."])                 # [[Span(begin=0, end=7, text='The cat', label='NP', score=0.98), ..]]
@@ -51,69 +50,29 @@ class Tagger(Task):
     pieces, the vocabulary whose entries its tokens are, if they are no whole words.
     """
 
-    name = "tagger"
+    name, data_name = "tagger", "sentences"
     settings_type = TaggerSettings
     example = "spans([{text!r}])"
-    settings: TaggerSettings
 
     @classmethod
-    def train(
-        cls,
-        sentences: Any,
-        labels: Sequence[Sequence[Label]] | None = None,
-        *,
-        dev: Any = None,
-        test: Any = None,
-        settings: TaggerSettings = TaggerSettings(),  # noqa: B008  it is frozen
-        save_dir: str | Path | None = None,
-        overwrite: bool = False,
-        resume: bool = False,
-        progress: Progress | bool = True,
-        device: str = "auto",
-    ) -> "Tagger":
-        """Train a tagger. It has the weights of the epoch with the highest F1 (plain labels: accuracy) on the dev set.
-
-            settings = TaggerSettings(elmo="en-reviews", epochs=10)
-            tagger = Tagger.train(sentences, labels, settings=settings, save_dir="runs/ner")
-            tagger.scores["dev"]["f1"]
-
-        sentences, labels: lists of tokens and of their labels; or a file, a DataFrame, a `datasets.Dataset` or a list of
-        dictionaries that has both. dev, test: the same, as a pair. Without dev, a tenth of the sentences is held out.
-        save_dir: a new or empty folder for the tagger; overwrite: or that of a tagger, which is replaced at the end.
-        resume: continue an interrupted training, start if there is none, return the tagger if it is finished.
-        progress: called with the scores of each epoch; False: no bar.
-        """
-        if save_dir is not None:
-            check_folder(Path(save_dir), cls.name, overwrite, resume)
-        pretrained = PretrainedELMo.load(settings.elmo)
+    def read_training(cls, given, settings, pretrained):
         pieces = Vocabulary.from_file(Path(settings.pieces)).words if settings.pieces else None
         splitter = PieceSplitter(pieces or (pretrained.words if pretrained else ()), whole=pieces is None)
         reader = SentenceReader(settings, settings.lang, splitter=splitter)
-        given = {"sentences": (sentences, labels) if labels is not None else sentences, "dev": dev, "test": test}
-        data = {name: reader.read(part, name) for name, part in given.items() if part is not None}
-        train = data.pop("sentences")
-        settings = resolve(settings, reader, train, sentences, pretrained)
-        if dev is None:
-            train, data["dev"] = hold_out(train, settings.seed)
-        parts = {**make_parts(train, settings), "pieces": pieces}
-        if (
-            settings.scheme == "lac"
-            and pieces is None
-            and pretrained
-            and any(str(x)[-2:] == "-I" for x in parts["labels"])
-        ):
+        data = {name: reader.read(part, name) for name, part in given.items()}
+        settings = resolve(settings, reader, data["sentences"], given["sentences"], pretrained)
+        data = with_dev(data, settings)
+        parts = {**make_parts(data["train"], settings), "pieces": pieces}
+        labels = parts["labels"]
+        if settings.scheme == "lac" and pretrained and not pieces and any(str(label)[-2:] == "-I" for label in labels):
             parts["pieces"] = list(pretrained.words) or parts["words"]
-        warn_about_labels(parts["labels"], data)
-        warn_about_transitions(train, parts["labels"], settings.scheme)
+        warn_about_labels(labels, {name: data[name] for name in data if name != "train"})
+        warn_about_transitions(data["train"], labels, settings.scheme)
         log.info(
-            f"{len(train):,} training and {format_count(len(data['dev']), 'dev sentences')}, {len(parts['labels'])} labels, "
+            f"{len(data['train']):,} training and {format_count(len(data['dev']), 'dev sentences')}, {len(labels)} labels, "
             f"scheme {settings.scheme}; raw text is tokenised with `lang={settings.lang}`"
         )
-        limit = settings.word_vectors_limit
-        vectors = FileVectors.from_file(settings.word_vectors, limit) if settings.word_vectors else None
-        with training_folder(cls, save_dir, overwrite, resume) as folder:
-            tagger = cls.create(settings, parts, device, pretrained, vectors)
-            return tagger.learn({"train": train, **data}, folder, resume, progress)
+        return settings, parts, data
 
     # The task
 
@@ -123,46 +82,26 @@ class Tagger(Task):
         inputs = TokenInputs(settings, words, self.vectors, self.pretrained, settings.dropout, places)
         return TaggerNetwork(settings, inputs, self.labels)
 
-    def length(self, example: Sentence) -> int:
-        return len(example.tokens)
-
-    def rows(self, example: Sentence) -> Rows:
-        return self._rows([example.tokens])
-
-    def _rows(self, tokens: Sequence[Tokens]) -> Rows:
+    def rows(self, examples: Sequence[Sentence]) -> Rows:
         """The tokens, with jieba's words if the inputs look these up."""
-        if self.settings.unit == "token":
-            return Rows(tokens)
-        user_dict = self.settings.user_dict
-        words, positions = (Segmenter.from_file(user_dict) if user_dict else segmenter()).words_of(tokens)
-        return Rows(tokens, [[row] for row in words], positions)
-
-    def prepare(self, train: Sequence[Sentence]) -> None:
-        if self.network.inputs.words:
-            self.network.inputs.words.count(token for sentence in train for token in sentence.tokens)
-        if self.vectors:
-            self.vectors.log_coverage(word for sentence in train for row in self.rows(sentence).units for word in row)
+        rows, user_dict = super().rows(examples), self.settings.user_dict
+        if self.settings.unit == "jieba":
+            segment = Segmenter.from_file(user_dict) if user_dict else segmenter()
+            words, rows.positions = segment.words_of(rows.tokens)
+            rows.sentences = [[row] for row in words]
+        return rows
 
     def collate(self, examples: Sequence[Sentence]) -> Batch:
-        rows = self._rows([example.tokens for example in examples])
+        rows = self.rows(examples)
         if not self.network.training:
             return Batch(rows)
         return Batch(rows, rows.padded([self.label_ids[label] for label in example.labels] for example in examples))
 
-    def loss(self, batch: Batch) -> paddle.Tensor:
-        return self.network.loss(batch)
-
     def decode(self, batch: Batch) -> list[Prediction]:
-        nonempty = int((batch.rows.lengths > 0).sum())  # sorted by length: empty ones come last
-        empty = [Prediction(np.zeros(0, np.int64), np.zeros((0, len(self.labels)), np.float32))]
-        if not nonempty:
-            return empty * len(batch.rows.tokens)
-        rows = batch.rows if nonempty == len(batch.rows.tokens) else self._rows(batch.rows.tokens[:nonempty])
-        paths, emissions = self.network.decode(rows)
+        paths, emissions = self.network.decode(batch.rows)
         if not np.isfinite(emissions).all():
             raise UserError("the tagger's scores are not finite: use a lower `lr`.")
-        predictions = [Prediction(path, x[: len(path)]) for path, x in zip(paths, emissions, strict=True)]
-        return predictions + empty * (len(batch.rows.tokens) - nonempty)
+        return [Prediction(path, x[: len(path)]) for path, x in zip(paths, emissions, strict=True)]
 
     def measure(self, examples: Sequence[Sentence], predictions: Sequence[Prediction]) -> Score:
         of_words = are_of_words(self.labels, self.settings.scheme)
@@ -211,8 +150,12 @@ class Tagger(Task):
     def predict(self, sentences: Iterable[Tokens]) -> list[list[Label]]: ...
     def predict(self, sentences):
         """Return the labels of each sentence's tokens; none for an empty sentence. Of an iterator, yield them."""
-        lines = (Line.from_tokens(list(tokens)) for tokens in checked(iterable(sentences, "sentences")))
-        return as_given(sentences, (labels for _, labels, _ in self.tagged(lines, "", window_of(sentences))))
+
+        def predict(sentences: Iterable[Tokens], window: float | None) -> Iterator[list[Label]]:
+            lines = (Line.from_tokens(list(tokens)) for tokens in checked(sentences))
+            return (labels for _, labels, _ in self.tagged(lines, "", window))
+
+        return as_given(sentences, "sentences", predict)
 
     @overload
     def spans(self, texts: Iterator[str | Tokens]) -> Iterator[list[Span]]: ...
@@ -234,12 +177,12 @@ class Tagger(Task):
         return self._spans(texts, "plain")
 
     def _spans(self, texts: Iterable, scheme: str):
-        texts_or_tokens = enumerate(iterable(texts, "texts"))
-        lines = (
-            self.line(x) if isinstance(x, str) else Line.from_tokens(check_sentence(x, k)) for k, x in texts_or_tokens
-        )
-        tagged = self.tagged(lines, scheme, window_of(texts))
-        return as_given(texts, (line.spans(labels, scheme, scores) for line, labels, scores in tagged))
+        def predict(texts: Iterable[str | Tokens], window: float | None) -> Iterator[list[Span]]:
+            given = enumerate(texts)
+            lines = (self.line(x) if isinstance(x, str) else Line.from_tokens(check_sentence(x, k)) for k, x in given)
+            return (line.spans(labels, scheme, p) for line, labels, p in self.tagged(lines, scheme, window))
+
+        return as_given(texts, "texts", predict)
 
     def tagged(
         self, lines: Iterable[Line], scheme: str | None = None, window: float | None = math.inf
