@@ -478,7 +478,7 @@ def check_folder(folder: Path, name: str, overwrite: bool, resume: bool = False)
 
 
 def as_given(values: Any, name: str, predict: Any) -> Any:
-    """Return what predict(values, window) yields: as an iterator if the values are one, which may be endless, else as a list.
+    """Return what predict(values, window) yields: as an iterator if the values are one, perhaps endless, else as a list.
 
     name: of the argument. window: how many values are sorted together, see `Task.predictions`.
     """
