@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha1
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -25,12 +25,10 @@ from elmo_core.text.tokens import shuffled_batches
 from elmo_tasks.inputs import BILM
 from elmo_tasks.settings import TrainingSettings
 
-if TYPE_CHECKING:
-    from elmo_tasks.task import Task
-
 HELD_OUT = 0.1  # share of the training data that replaces a missing dev set
 PROGRESS_SECONDS = 20  # between log lines within an epoch
 STATE = "training-{}.safetensors"  # in the model's folder, of each `fit`
+Task = Any  # an `elmo_tasks.task.Task`, whose module imports this one
 Progress = Callable[[dict[str, Any]], object]  # receives the scores of each epoch
 
 
@@ -69,7 +67,7 @@ def hold_out(examples: Sequence[Any], seed: int) -> tuple[list[Any], list[Any]]:
 
 
 def fit(
-    task: "Task",
+    task: Task,
     train: Sequence[Any],
     dev: Sequence[Any],
     settings: TrainingSettings,
@@ -113,7 +111,7 @@ def fit(
     return state.best
 
 
-def run_epoch(task: "Task", train: Sequence[Any], batches: Sequence[np.ndarray], state: "State", epoch: int) -> float:
+def run_epoch(task: Task, train: Sequence[Any], batches: Sequence[np.ndarray], state: "State", epoch: int) -> float:
     """Train on every batch. Returns the mean loss, which is finite."""
     settings, optimizer = state.settings, state.optimizer
     task.network.train()
@@ -157,7 +155,7 @@ def make_optimizer(network: paddle.nn.Layer, settings: Any) -> Adam:
 class State:
     """All that the rest of a training depends on. Saved after each epoch, it continues the training bit for bit."""
 
-    def __init__(self, task: "Task", settings: TrainingSettings, train: Sequence[Any], dev: Sequence[Any]):
+    def __init__(self, task: Task, settings: TrainingSettings, train: Sequence[Any], dev: Sequence[Any]):
         self.task, self.settings, self.dev = task, settings, dev
         self.identity = training_identity(task, train, dev)
         self.optimizer = make_optimizer(task.network, settings)
@@ -249,7 +247,7 @@ class WeightAverage:
                 self.weights[name].set_value(original)
 
 
-def training_identity(task: "Task", train: Sequence[Any], dev: Sequence[Any]) -> dict[str, Any]:
+def training_identity(task: Task, train: Sequence[Any], dev: Sequence[Any]) -> dict[str, Any]:
     """Describe what a resumed training must share: the settings, and digests of the data and of ELMo."""
     elmo_layer, is_tuned = task.network.inputs.elmo, task.settings.elmo_trainable
     weights = elmo_layer.bilm.parameters() if elmo_layer and not is_tuned else []
