@@ -46,7 +46,7 @@ def task(folder: Path, kind: type, answer: Callable, parts: dict, **settings) ->
     small = {"elmo": folder / "bilm", "word_vectors": folder / "v.txt", "layers": "mix", "hidden_dim": 3, "word_dim": 5}
     settings = kind.settings_type(**small, lang="none", **settings)
     file = FileVectors.from_file(folder / "v.txt")
-    vectors = kind.make_vectors(settings, file.words, file.table)
+    vectors = FileVectors(file.words, file.table, kind.random_vectors, settings.seed)
     kind.create(settings, parts, "cpu", PretrainedELMo.load(settings.elmo), vectors).save(folder / "model")
     return folder / "model" / "config.json", lambda: answer(kind(folder / "model"))
 
