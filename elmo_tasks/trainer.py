@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 
 import elmo
 from elmo_core.config import differences
-from elmo_core.files.tensors import read_values, write_values
+from elmo_core.files.tensors import join_arrays, read_metadata, read_tensors, split_arrays, write_tensors
 from elmo_core.machine import versions
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, format_duration, log
@@ -182,11 +182,14 @@ class State:
         values = {name: _numpy(part) for name, part in {**tensors, "optimizer": self.optimizer.state_dict()}.items()}
         values |= {"best": self.best.weights, "best_epoch": self.best.epoch, "steps": self.average.steps}
         values |= {"epoch": self.epoch, "seconds": self.seconds, "random": self.random.bit_generator.state}
-        write_values(file, {**values, "paddle_random": versions.random_states(paddle), "identity": self.identity})
+        values |= {"paddle_random": versions.random_states(paddle), "identity": self.identity}
+        arrays, rest = split_arrays(values)
+        write_tensors(file, arrays, {"state": json.dumps(rest)})
 
     def load(self, file: Path) -> None:
         """Restore what `save` has written, and score the best epoch again."""
-        values, weights = read_values(file), self.task.trained_weights()
+        values = join_arrays(json.loads(read_metadata(file)["state"]), read_tensors(file))
+        weights = self.task.trained_weights()
         check_identity(file.parent, values["identity"], self.identity)
         elmo.set_weights(weights, values["best"], str(file))
         self.best = Best(values["best_epoch"], self.task.evaluated(self.dev), values["best"])
