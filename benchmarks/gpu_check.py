@@ -31,6 +31,7 @@ from elmo_core.network.lstmp import equations
 from elmo_core.network.row_gradients import row_gradient
 
 LIMITS = {"float32": 1e-4, "tf32": 1e-2, "bfloat16": 5e-2}  # of the gradients' differences, as a share of their norms
+TREE = "1\tAnna\t_\tPROPN\t_\t_\t2\tnsubj\t_\t_\n2\tlives\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n"  # in CoNLL-U
 QUEUED_SECONDS = 0.3  # of products, before a step whose host time is measured
 FULL_FLOAT32 = "NVIDIA_TF32_OVERRIDE=0 in the environment gives full float32"
 OPERATORS = "ELMO_FUSED=0 in the environment runs Paddle's operators instead"
@@ -188,10 +189,13 @@ def tasks(device: str, ranks: Ranks) -> str:
         texts = Path(folder, "texts.tsv")
         texts.write_text("\n".join(["text\tlabel", *map("\t".join, lines)]), encoding="utf-8")
         lac, reading = PROJECT / "data/lac/dev.txt", PROJECT / "data/reading/dev.json"
+        treebank = Path(folder, "treebank.conllu")
+        treebank.write_text(TREE * 40, encoding="utf-8")
         for name, flags in {
             "tag": [f"--train_file={lac}", f"--dev_file={lac}", "--scheme=lac", "--init_from_ckpt=zh-news"],
             "finetune": [f"--train_file={texts}", "--init_from_ckpt=en-reviews"],
-            "read": [f"--train_file={reading}", f"--dev_file={reading}", "--lang=zh", "--init_from_ckpt=none"],
+            "read": [f"--train_file={reading}", f"--dev_file={reading}", "--lang=zh", "--init_from_ckpt=zh-news"],
+            "parse": [f"--train_file={treebank}", "--init_from_ckpt=en-reviews"],
         }.items():
             began, script = time.perf_counter(), f"run_{name}.py"
             command = [script, "train", *flags, "--epochs=1", f"--device={device}", f"--save_dir={folder}/{name}"]
