@@ -115,7 +115,7 @@ def readers_folder(tmp_path, monkeypatch) -> Path:
     for k in range(2):
         text = "".join(f"{n}只猫坐在河边。{n}只狗也来了,它们一起看河。\n" for n in range(500 * k, 500 * k + 500))
         Path(f"raw/{k}.txt").write_text(text, encoding="utf-8")
-    settings = ClassifierSettings(elmo=folder, hidden_dim=0)
+    settings = ClassifierSettings(elmo=folder, hidden_dim=0, lang="en")
     parts = {"labels": ["bad", "good"], "pairs": False, "words": None}
     Classifier.create(settings, parts, pretrained=PretrainedELMo.load(folder)).save("model")
     return tmp_path

@@ -136,6 +136,11 @@ def test_it_runs_the_python_of_all_pages(library, readers_folder):
     The README's Chinese page has all examples of the English one, and one of its own.
     """
     Path("chunks").write_text("The B-NP\ncat I-NP\nsat O\non O\nthe B-NP\nmat I-NP\n. O\n\n" * 20, encoding="utf-8")
+    tree = "1 The DET 2 det\n2 room NOUN 4 nsubj\n3 was AUX 4 cop\n4 quiet ADJ 0 root\n5 . PUNCT 4 punct"
+    rows = [line.split() for line in tree.split("\n")]
+    lines = [f"{k}\t{word}\t_\t{tag}\t_\t_\t{head}\t{label}\t_\t_" for k, word, tag, head, label in rows]
+    for name in ("train.conllu", "dev.conllu"):
+        Path(name).write_text("\n".join([*lines, "", ""]) * 4, encoding="utf-8")
     for line in BEFORE.splitlines():
         script, *flags = shlex.split(line)
         importlib.import_module(script.removesuffix(".py")).main(flags)

@@ -13,7 +13,7 @@ def refuse(*_, **__):
 
 
 socket.socket.connect = socket.getaddrinfo = refuse
-sys.modules |= dict.fromkeys(("gensim", "scipy", "sklearn"))  # to import them is an ImportError
+sys.modules["gensim"] = None  # to import it is an ImportError
 for page, blocks in json.load(sys.stdin).items():
     names = {"sentences": [["The", "first", "sentence", "."], ["Second", "one", "."]]}
     for block in blocks:
