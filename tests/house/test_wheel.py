@@ -148,7 +148,8 @@ def test_it_runs_the_python_of_all_pages(library, readers_folder):
     shutil.copytree("runs/tagger", "runs/lac")
     for name in ("dataset", "args", "tasks", "runtime", "checkpoint", "tokens", "config", "text"):
         Path(f"{name}.py").write_text("raise AssertionError('not the library')", encoding="utf-8")
-    blocks = json.dumps({"sent": [SENT], **{page: python_blocks(page) for page in PAGES}})
+    pages = {page: [block for block in python_blocks(page) if "fastapi" not in block] for page in PAGES}
+    blocks = json.dumps({"sent": [SENT], **pages})
     script = PROJECT / "tests" / "support" / "installed.py"
     done = run(f".{os.pathsep}{library}", sys.executable, script, input=blocks)
     assert done.returncode == 0, done.stderr
