@@ -4,6 +4,7 @@ Standard input is a JSON object: the blocks of each page, which share their vari
 """
 
 import json
+import shutil
 import socket
 import sys
 
@@ -15,6 +16,7 @@ def refuse(*_, **__):
 socket.socket.connect = socket.getaddrinfo = refuse
 sys.modules["gensim"] = None  # to import it is an ImportError
 for page, blocks in json.load(sys.stdin).items():
+    shutil.rmtree("runs/names", ignore_errors=True)  # both languages of a page train it
     names = {"sentences": [["The", "first", "sentence", "."], ["Second", "one", "."]]}
     for block in blocks:
         exec(compile(block, page, "exec"), names)
