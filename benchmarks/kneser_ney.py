@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--orders", **arguments.COUNT, nargs="+", default=[3, 5], help="lengths of n-grams")
     parser.add_argument(
         "--discount",
-        type=arguments.fraction,
+        type=float,
         metavar="D",
         help="one discount for all counts, instead of estimating them",
     )
