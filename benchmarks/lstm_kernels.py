@@ -86,6 +86,7 @@ def import_gpu_lstm():
         gather=lambda x, index, axis: torch.index_select(x, axis, index),
         matmul=torch.matmul,
         stack=torch.stack,
+        grad=torch.autograd.grad,
         enable_grad=torch.enable_grad,
     )
     products = types.SimpleNamespace(
