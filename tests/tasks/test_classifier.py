@@ -13,6 +13,7 @@ from sklearn import metrics
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_estimator
 
 import run_finetune
 import word2vec_base
@@ -142,6 +143,15 @@ def test_labels_come_back_as_they_went_in():
         train(TEXTS, [1] * len(TEXTS))
 
 
+def test_tables_and_no_epochs():
+    rows = [{"review": text, "stars": label} for text, label in zip(TEXTS, LABELS, strict=True)]
+    settings = replace(SETTINGS, epochs=0, columns=["review", "stars"])
+    classifier = train(rows, None, settings, dev=rows)
+    assert classifier.scores["epoch"] == 0 and classifier.score(rows) == classifier.scores["dev"]["accuracy"]
+    with pytest.raises(UserError, match="columns"):
+        train(rows, None)
+
+
 def test_predictions_are_those_of_the_text_alone(small_weights):
     classifier = train(settings=replace(SETTINGS, elmo=small_weights["char"], head="lstm", head_dim=5, word_dim=0))
     texts = ["a goal", "", "chips " * 40, "never seen", "the painter"]
@@ -252,6 +262,7 @@ def test_scores_are_scikit_learns():
 def test_the_estimator(small_weights):
     options = {"elmo": None, "word_dim": 6, "head": "mean", "epochs": 4, "lr": 0.05, "lang": "none", "device": "cpu"}
     estimator = ELMoClassifier(**options)
+    check_estimator(estimator)
     assert estimator.get_params()["lr"] == 0.05 and "lr=0.05" in repr(estimator)
     scores = cross_val_score(estimator, TEXTS, LABELS, cv=3)
     assert len(scores) == 3 and scores.mean() > 0.7
