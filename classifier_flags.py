@@ -13,16 +13,12 @@ CONTENT = "text, label and, for pairs, a second text, in CSV, TSV or JSON"
 
 
 def add_train(parser: argparse.ArgumentParser) -> None:
-    task_flags.add_train(parser, ClassifierSettings, CONTENT, "a tenth of --train_file", required=False)
+    task_flags.add_train(parser, ClassifierSettings, CONTENT, required=False)
     help = "the sentence polarity dataset v1, instead of --train_file: its published split"
     parser.add_argument("--data_dir", **DIR, help=help)
 
 
-def train(args: argparse.Namespace) -> None:
-    settings, options = task_flags.settings_of(args, ClassifierSettings), task_flags.training_options(args)
+def train(args: argparse.Namespace, task: type[Classifier]) -> None:
     if (args.data_dir is None) == (args.train_file is None):
         raise UserError("expected either --train_file, or --data_dir of the sentence polarity dataset.")
-    data = args.train_file
-    if args.data_dir:
-        data, options["test"] = published_split(*read_polarity(args.data_dir), settings.seed)
-    task_flags.report(Classifier.train(data, settings=settings, **options), args)
+    task_flags.train(args, task, *(published_split(*read_polarity(args.data_dir), args.seed) if args.data_dir else ()))

@@ -15,7 +15,6 @@ scores on the published split of the sentence polarity dataset; word2vec_base.py
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -23,6 +22,7 @@ import args as arguments
 import classifier_flags
 import script
 import task_flags
+from classifier_flags import CONTENT
 from elmo_core.files import disk
 from elmo_core.text.text_files import write_table
 from elmo_tasks.classification.classifier import Classifier
@@ -33,40 +33,28 @@ from elmo_tasks.classification.score import Score
 OUTPUT_FORMATS = ("tsv", "json")
 
 
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+def main(argv: Sequence[str] | None = None) -> None:
     parser = arguments.parser(__doc__)
     parser.default_command = "train"
-    commands = parser.add_subparsers(dest="command", required=True)
-    train = commands.add_parser("train", help="train a classifier and score it")
+    train, evaluate_flags, predict_flags = task_flags.add_commands(parser, Classifier, CONTENT, "classify texts")
     classifier_flags.add_train(train)
-    evaluate = commands.add_parser("evaluate", help="score a trained classifier on labelled texts")
-    arguments.add(evaluate, "model_dir", "device", "precision", "json", "confusion", "mistakes")
-    arguments.add(evaluate, "test_file", help=f"test set: {classifier_flags.CONTENT}")
-    predict = commands.add_parser("predict", help="classify texts")
-    arguments.add(predict, "model_dir", "device", "precision", "output")
-    arguments.add(predict, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
+    arguments.add(evaluate_flags, "confusion", "mistakes")
+    arguments.add(predict_flags, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
     lines = f"a text per line, of a pair two, separated by a tab; or a file that ends in .{', .'.join(FORMATS)}"
-    arguments.add(predict, "input", help=f"{lines} (default: standard input)")
-    for command in (evaluate, predict):
+    arguments.add(predict_flags, "input", help=f"{lines} (default: standard input)")
+    for command in (evaluate_flags, predict_flags):
         arguments.add_settings(command, ClassifierSettings, "data_format", "columns")
-    return parser.parse_args(argv)
+    commands = {"train": classifier_flags.train, "evaluate": evaluate, "predict": predict}
+    task_flags.run(parser.parse_args(argv), Classifier, **commands)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    args = parse(argv)
-    task_flags.start(args)
-    {"train": classifier_flags.train, "evaluate": evaluate, "predict": predict}[args.command](args)
-
-
-def evaluate(args: argparse.Namespace) -> None:
-    classifier = load(args)
+def evaluate(args: argparse.Namespace, classifier: Classifier) -> None:
     texts = classifier.read(args.test_file)
     score = classifier.evaluated(texts)
-    print(
-        "\n".join([f"== {args.test_file}: {score.summary}", score.table()] + [score.confusion_table()] * args.confusion)
-    )
     write_table(args.mistakes, mistakes(texts, score))
-    disk.write_json(args.json, {"test": score.to_dict()}, indent=1, ensure_ascii=False)
+    task_flags.report(args, score)
+    if args.confusion:
+        print(score.confusion_table())
 
 
 def mistakes(texts: Sequence[Text], score: Score) -> Iterator[Sequence[object]]:
@@ -78,9 +66,8 @@ def mistakes(texts: Sequence[Text], score: Score) -> Iterator[Sequence[object]]:
             yield f"{true[k]:.4f}", texts[k].label, score.classes[score.predicted[k]], *texts[k].texts
 
 
-def predict(args: argparse.Namespace) -> None:
+def predict(args: argparse.Namespace, classifier: Classifier) -> None:
     """Write the class of each text, its probability and the text; or JSON. A blank line stays blank."""
-    classifier = load(args)
     if args.input:
         disk.check_input(args.input, "texts", "--input")
     with script.output(args.output, args.input) as target:
@@ -97,14 +84,6 @@ def formatted(classifier: Classifier, text: Text, row: np.ndarray, args: argpars
     values = dict(zip(("text", "text2"), text.texts, strict=False)) | {"label": label}
     values["probabilities"] = dict(zip(map(str, classifier.classes), row.astype(float).round(6).tolist(), strict=True))
     return json.dumps(values, ensure_ascii=False)
-
-
-def load(args: argparse.Namespace) -> Classifier:
-    """Load a classifier, which reads files as the flags say or, without --columns, as in training."""
-    classifier = Classifier(args.model_dir, args.device, args.precision)
-    columns = args.columns or classifier.settings.columns
-    classifier.settings = replace(classifier.settings, columns=columns, data_format=args.data_format)
-    return classifier
 
 
 if __name__ == "__main__":

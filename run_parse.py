@@ -24,40 +24,18 @@ from elmo_tasks.parsing.trees import Tree, read_conllu
 from elmo_tasks.records import ending
 
 
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = arguments.parser(__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    train = commands.add_parser("train", help="train a parser")
-    task_flags.add_train(train, ParserSettings, "a treebank in CoNLL-U", "a tenth of --train_file")
-    evaluate = commands.add_parser("evaluate", help="score a trained parser")
-    arguments.add(evaluate, "model_dir", "device", "precision", "json")
-    arguments.add(evaluate, "test_file", help="test set: a treebank in CoNLL-U")
-    predict = commands.add_parser("predict", help="parse a .conllu file, or text with a sentence per line")
-    arguments.add(predict, "model_dir", "device", "precision", "input", "output")
-    predict.add_argument("--svg", **FILE, help="also draw the first tree into this file")
-    return parser.parse_args(argv)
-
-
 def main(argv: Sequence[str] | None = None) -> None:
-    args = parse(argv)
-    task_flags.start(args)
-    {"train": train, "evaluate": evaluate, "predict": predict}[args.command](args)
+    parser, content = arguments.parser(__doc__), "a treebank in CoNLL-U"
+    purpose = "parse a .conllu file, or text with a sentence per line"
+    train, _, predict_flags = task_flags.add_commands(parser, Parser, content, purpose)
+    task_flags.add_train(train, ParserSettings, content)
+    arguments.add(predict_flags, "input")
+    predict_flags.add_argument("--svg", **FILE, help="also draw the first tree into this file")
+    task_flags.run(parser.parse_args(argv), Parser, predict=predict)
 
 
-def train(args: argparse.Namespace) -> None:
-    settings = task_flags.settings_of(args, ParserSettings)
-    task_flags.report(Parser.train(args.train_file, settings=settings, **task_flags.training_options(args)), args)
-
-
-def evaluate(args: argparse.Namespace) -> None:
-    score = Parser(args.model_dir, args.device, args.precision).evaluated(list(read_conllu(args.test_file)))
-    print(f"== {args.test_file}: {score.summary}\n{score.table()}")
-    disk.write_json(args.json, {"test": score.to_dict()}, indent=1)
-
-
-def predict(args: argparse.Namespace) -> None:
+def predict(args: argparse.Namespace, parser: Parser) -> None:
     """Write the sentences of a treebank, or of lines of text, in CoNLL-U with their trees."""
-    parser = Parser(args.model_dir, args.device, args.precision)
     with script.output(args.output, args.input) as target:
         for k, tree in enumerate(parser.parse(sentences(parser, args.input), None)):
             target.write(tree.to_conllu())

@@ -29,58 +29,38 @@ from elmo_tasks.reading.score import mistakes, score
 from elmo_tasks.reading.text import Answer
 
 
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+def main(argv: Sequence[str] | None = None) -> None:
     parser = arguments.parser(__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    train = commands.add_parser("train", help="train a reader")
-    task_flags.add_train(train, ReaderSettings, EXPECTED, "a tenth of the passages of --train_file")
-    evaluate = commands.add_parser("evaluate", help="score a trained reader")
-    arguments.add(evaluate, "model_dir", "device", "precision", "mistakes", "json")
-    arguments.add(evaluate, "test_file", help=f"test set: {EXPECTED}")
-    predict = commands.add_parser("predict", help="answer questions")
-    arguments.add(predict, "model_dir", "device", "precision", "output")
-    source = predict.add_mutually_exclusive_group(required=True)
+    train, evaluate_flags, predict_flags = task_flags.add_commands(parser, Reader, EXPECTED, "answer questions")
+    task_flags.add_train(train, ReaderSettings, EXPECTED, "passages")
+    arguments.add(evaluate_flags, "mistakes")
+    source = predict_flags.add_mutually_exclusive_group(required=True)
     source.add_argument("--input", **FILE, help=EXPECTED)
     source.add_argument("--passage", **FILE, help="file with a passage; standard input has the questions, one per line")
     help = "write the N best answers to each question, with score, begin and end (default: the text of the best)"
-    predict.add_argument("--k", **COUNT, help=help)
-    return parser.parse_args(argv)
+    predict_flags.add_argument("--k", **COUNT, help=help)
+    task_flags.run(parser.parse_args(argv), Reader, evaluate=evaluate, predict=predict)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    args = parse(argv)
-    task_flags.start(args)
-    {"train": train, "evaluate": evaluate, "predict": predict}[args.command](args)
-
-
-def train(args: argparse.Namespace) -> None:
-    settings = task_flags.settings_of(args, ReaderSettings)
-    task_flags.report(Reader.train(args.train_file, settings=settings, **task_flags.training_options(args)), args)
-
-
-def evaluate(args: argparse.Namespace) -> None:
+def evaluate(args: argparse.Namespace, reader: Reader) -> None:
     passages = read_passages(args.test_file)
-    reader = Reader(args.model_dir, args.device, args.precision)
     best = reader.best(tokenise_passages(passages, reader.tokeniser), 1)
     answers = {id: some[0].text for id, some in best.items()}
     scores = score(passages, answers, reader.settings.lang)
     write_table(args.mistakes, mistakes(passages, answers, scores))
-    print(f"== {args.test_file}: {scores.summary}\n{scores.table()}")
-    disk.write_json(args.json, {"test": scores.to_dict()}, indent=1, ensure_ascii=False)
+    task_flags.report(args, scores)
 
 
-def predict(args: argparse.Namespace) -> None:
+def predict(args: argparse.Namespace, reader: Reader) -> None:
     with script.output(args.output, args.input, args.passage) as target:
         if args.input:
             passages = read_passages(args.input, require_answers=False)
-            reader = Reader(args.model_dir, args.device, args.precision)
             best = reader.best(tokenise_passages(passages, reader.tokeniser), args.k or 1)
             values = {id: [a.to_dict() for a in some] if args.k else some[0].text for id, some in best.items()}
             target.write(json.dumps(values, ensure_ascii=False, indent=1) + "\n")
             return
         disk.check_input(args.passage, "a passage", "--passage")
-        passage = "".join(blocks(args.passage))
-        reader, lines = Reader(args.model_dir, args.device, args.precision), []
+        passage, lines = "".join(blocks(args.passage)), []
         if not reader.tokeniser(passage):
             raise UserError(f"--passage {args.passage}: the passage has no words.")
         for lines in task_flags.groups_of_lines(None):

@@ -14,7 +14,6 @@ the highest F1 (plain tags: accuracy) on --dev_file is saved. F1 is that of `con
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import args as arguments
@@ -25,56 +24,37 @@ from elmo_core.messages import UserError
 from elmo_core.text.text_files import write_table
 from elmo_core.text.tokenise import LANGUAGES
 from elmo_tasks.records import ending
-from elmo_tasks.tagging.data import Sentence
+from elmo_tasks.tagging.data import Sentence, SentenceReader
 from elmo_tasks.tagging.network import FORMATS, TaggerSettings
 from elmo_tasks.tagging.pieces import joined_words
 from elmo_tasks.tagging.scheme import are_of_words
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.text import Line
 
-OUTPUT_FORMATS = ("columns", "json", "tagged", "words")
+OUTPUT_FORMATS = ("columns", "json", "tagged", "words")  # tagged: word/TAG word/TAG
 BY_ENDING = {"json": "json", "jsonl": "jsonl", "conll": "columns", "conllu": "conllu"}  # others are text
 
 
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = arguments.parser(__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    train = commands.add_parser("train", help="train a tagger")
-    task_flags.add_train(train, TaggerSettings, "labelled sentences", "a tenth of --train_file")
-    evaluate = commands.add_parser("evaluate", help="score a trained tagger on labelled sentences")
-    arguments.add(evaluate, "model_dir", "device", "precision", "mistakes", "json")
-    arguments.add(evaluate, "test_file", help="test set: labelled sentences")
-    arguments.add_settings(evaluate, TaggerSettings, "data_format", "columns")
-    predict = commands.add_parser("predict", help="tag text")
-    arguments.add(predict, "model_dir", "device", "precision", "input", "output")
-    arguments.add(predict, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
-    text = "text: a sentence per line; the others are those of `evaluate` (default: by the ending, or text)"
-    predict.add_argument("--data_format", choices=("text", *FORMATS), help=text)
-    predict.add_argument("--lang", choices=LANGUAGES, help="tokenise text as (default: as in training)")
-    arguments.add_settings(predict, TaggerSettings, "columns")
-    return parser.parse_args(argv)
-
-
 def main(argv: Sequence[str] | None = None) -> None:
-    args = parse(argv)
-    task_flags.start(args)
-    {"train": train, "evaluate": evaluate, "predict": predict}[args.command](args)
+    parser, content = arguments.parser(__doc__), "labelled sentences"
+    train, evaluate_flags, predict_flags = task_flags.add_commands(parser, Tagger, content, "tag text")
+    task_flags.add_train(train, TaggerSettings, content)
+    arguments.add(evaluate_flags, "mistakes")
+    arguments.add_settings(evaluate_flags, TaggerSettings, "data_format", "columns")
+    arguments.add(predict_flags, "input")
+    arguments.add(predict_flags, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
+    text = "text: a sentence per line; the others are those of `evaluate` (default: by the ending, or text)"
+    predict_flags.add_argument("--data_format", choices=("text", *FORMATS), default="", help=text)
+    predict_flags.add_argument("--lang", choices=LANGUAGES, help="tokenise text as (default: as in training)")
+    arguments.add_settings(predict_flags, TaggerSettings, "columns")
+    task_flags.run(parser.parse_args(argv), Tagger, evaluate=evaluate, predict=predict)
 
 
-def train(args: argparse.Namespace) -> None:
-    settings = task_flags.settings_of(args, TaggerSettings)
-    task_flags.report(Tagger.train(args.train_file, settings=settings, **task_flags.training_options(args)), args)
-
-
-def evaluate(args: argparse.Namespace) -> None:
-    tagger = Tagger(args.model_dir, args.device, args.precision)
-    tagger.settings = replace(tagger.settings, data_format=args.data_format)
-    sentences = tagger.read(args.test_file, columns=args.columns)
+def evaluate(args: argparse.Namespace, tagger: Tagger) -> None:
+    sentences = tagger.read(args.test_file)
     predictions = list(tagger.predictions(sentences))
-    score = tagger.measure(sentences, predictions)
     write_table(args.mistakes, mistake_rows(sentences, map(tagger.names, predictions)))
-    print(f"== {args.test_file}: {score.summary}\n{score.table()}")
-    disk.write_json(args.json, {"test": score.to_dict()}, indent=1, ensure_ascii=False)
+    task_flags.report(args, tagger.measure(sentences, predictions))
 
 
 def mistake_rows(sentences: Sequence[Sentence], predicted: Iterator[list]) -> Iterator[Sequence[object]]:
@@ -86,8 +66,7 @@ def mistake_rows(sentences: Sequence[Sentence], predicted: Iterator[list]) -> It
             yield ()
 
 
-def predict(args: argparse.Namespace) -> None:
-    tagger = Tagger(args.model_dir, args.device, args.precision)
+def predict(args: argparse.Namespace, tagger: Tagger) -> None:
     if args.output_format == "tagged" and tagger.settings.scheme != "lac":
         raise UserError(f"--output_format=tagged requires LAC's scheme; this tagger's is {tagger.settings.scheme}.")
     if args.output_format == "words" and not are_of_words(tagger.labels, tagger.settings.scheme):
@@ -109,27 +88,22 @@ def input_lines(tagger: Tagger, args: argparse.Namespace) -> Iterator[list[Line 
         for lines in task_flags.groups_of_lines(args.input):
             yield [tagger.line(line, args.lang) if line.strip() else None for line in lines]
         return
-    tagger.settings = replace(tagger.settings, data_format=data_format)
-    for sentences in task_flags.groups_of(tagger.read_unlabelled(args.input or Path("/dev/stdin"), args.columns)):
+    reader = SentenceReader(tagger.settings, tagger.piece_splitter)
+    for sentences in task_flags.groups_of(reader.read_unlabelled(args.input or Path("/dev/stdin"))):
         yield [tagger.line(text, args.lang) if isinstance(text, str) else Line.from_tokens(text) for text in sentences]
 
 
 def formatted(tagger: Tagger, line: Line, labels: list, scores: list[float], format_name: str) -> str:
-    """The output for a line, with a final newline.
-
-    format_name: columns (a line per token, then a blank one), tagged (one line of `word/TAG`, in LAC's scheme), words (one
-    line of words), or json (one line with the text, its tokens, their labels, and the spans).
-    """
+    """Return the output for a line, which ends with a newline. See OUTPUT_FORMATS."""
     scheme = tagger.settings.scheme
-    if format_name == "words":
-        return " ".join(word for word, _ in joined_words(line.words, labels, scheme)) + "\n"
-    if format_name == "tagged":
-        return " ".join(f"{word}/{tag}" for word, tag in joined_words(line.words, labels)) + "\n"
     if format_name == "columns":
         return "".join(f"{word}\t{label}\n" for word, label in zip(line.words, labels, strict=True)) + "\n"
-    spans = [{**span.to_dict(), "score": round(span.score, 6)} for span in line.spans(labels, scheme, scores)]
-    values = {"text": line.text, "tokens": line.tokens, "labels": labels, "spans": spans}
-    return json.dumps(values, ensure_ascii=False) + "\n"
+    if format_name == "json":
+        spans = [{**span.to_dict(), "score": round(span.score, 6)} for span in line.spans(labels, scheme, scores)]
+        values = {"text": line.text, "tokens": line.tokens, "labels": labels, "spans": spans}
+        return json.dumps(values, ensure_ascii=False) + "\n"
+    pairs = joined_words(line.words, labels, scheme)
+    return " ".join(f"{word}/{tag}" if format_name == "tagged" else word for word, tag in pairs) + "\n"
 
 
 if __name__ == "__main__":

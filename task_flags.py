@@ -1,8 +1,8 @@
-"""The flags that the scripts of the tasks share, made from the fields of their settings."""
+"""The commands and flags that the scripts of the tasks share, made from the fields of their settings."""
 
 import argparse
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,22 +14,41 @@ from elmo_core.messages import log
 from elmo_core.text.text_files import read_lines
 from elmo_tasks.settings import Settings
 from elmo_tasks.task import Task
+from elmo_tasks.trainer import Score
 
 OUTPUTS = "json", "mistakes"  # and --output, which `script.output` checks
 GROUP_LINES = 256  # lines that are predicted together
 SettingsType = TypeVar("SettingsType", bound=Settings)
 
 
+def add_commands(
+    parser: argparse.ArgumentParser, task: type[Task], content: str, purpose: str
+) -> list[argparse.ArgumentParser]:
+    """Add the commands train, evaluate and predict, with the flags that all tasks have; those of `train` are to come.
+
+    content: of the training data. purpose: of `predict`.
+    """
+    commands = parser.add_subparsers(dest="command", required=True)
+    train = commands.add_parser("train", help=f"train a {task.name} and score it")
+    evaluate = commands.add_parser("evaluate", help=f"score a trained {task.name}")
+    predict = commands.add_parser("predict", help=purpose)
+    add(evaluate, "model_dir", "device", "precision", "json")
+    add(evaluate, "test_file", help=f"test set: {content}")
+    add(predict, "model_dir", "device", "precision", "output")
+    return [train, evaluate, predict]
+
+
 def add_train(
-    parser: argparse.ArgumentParser, settings: type[Settings], content: str, held_out: str, required: bool = True
+    parser: argparse.ArgumentParser, settings: type[Settings], content: str, things: str = "", required: bool = True
 ) -> None:
     """Add the flags of a training: its data, and a group for each of the settings' groups.
 
-    content: of the training data. held_out: data used without --dev_file. required: whether the files and ELMo are.
+    content: of the training data. things: in these. required: whether the files and ELMo are.
     """
     data = parser.add_argument_group("data")
     data.add_argument("--train_file", **FILE, required=required, help=f"training data: {content}")
-    data.add_argument("--dev_file", **FILE, help=f"dev set, which selects the best epoch (default: {held_out})")
+    held_out = f"default: a tenth {things and f'of the {things} '}of --train_file"
+    data.add_argument("--dev_file", **FILE, help=f"dev set, which selects the best epoch ({held_out})")
     data.add_argument("--test_file", **FILE, help="test set, on which the best epoch is scored")
     add(data, "save_dir", required=required)
     add(data, "overwrite", "resume", "json")
@@ -46,33 +65,19 @@ def add_train(
     add(groups["training"], "device")
 
 
-def settings_of(args: argparse.Namespace, settings: type[SettingsType]) -> SettingsType:
-    """Make the settings of the flags."""
-    return settings(**{field.name: getattr(args, field.name) for field in dataclasses.fields(settings)})
-
-
-def training_options(args: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of a task's `train`, except its training data and settings."""
-    if args.dev_file and args.test_file and args.dev_file.samefile(args.test_file):
-        log.warning(f"{args.test_file} is both --dev_file and --test_file: the test scores will be optimistic.")
-    names = ("save_dir", "overwrite", "resume", "device")
-    return {"dev": args.dev_file, "test": args.test_file, **{name: getattr(args, name) for name in names}}
-
-
-def report(task: Task, args: argparse.Namespace) -> None:
-    """Print a trained model's scores and the weights of ELMo's mixed layers; write --json."""
-    scores = task.scores
-    for part, summary in scores["summary"].items():
-        epoch = f", epoch {scores['epoch']}" if part == "dev" else ""
-        print(f"== {part}{epoch}: {summary.strip()}")
-        if part in task.results:
-            print(task.results[part].table())
-    for place, mix in scores["mixes"].items():
-        weights = " ".join(f"{weight:.2f}" for weight in mix["layers"])
-        print(f"ELMo's layers at the {place} {weights}, times {mix['gamma']:.2f}")
-    if args.save_dir:
-        print(f"saved in {args.save_dir}")
-    disk.write_json(args.json, scores, indent=1, ensure_ascii=False)
+def run(args: argparse.Namespace, task: type[Task], **commands: Callable) -> None:
+    """Train, or run another command with the trained model. commands: those that differ from the usual ones."""
+    start(args)
+    command = {"train": train, "evaluate": evaluate, **commands}[args.command]
+    if args.command == "train":
+        command(args, task)
+        return
+    trained = task(args.model_dir, args.device, args.precision)
+    if "columns" in args:  # files are read as the flags say or, without --columns, as in training
+        data_format = "" if args.data_format == "text" else args.data_format
+        columns = args.columns or trained.settings.columns
+        trained.settings = dataclasses.replace(trained.settings, columns=columns, data_format=data_format)
+    command(args, trained)
 
 
 def start(args: argparse.Namespace) -> None:
@@ -83,6 +88,41 @@ def start(args: argparse.Namespace) -> None:
         disk.check_output(f"--{name}", getattr(args, name), *inputs)
     if "device" in args:
         runtime.set_device(args.device)
+
+
+def settings_of(args: argparse.Namespace, settings: type[SettingsType]) -> SettingsType:
+    """Make the settings of the flags."""
+    return settings(**{field.name: getattr(args, field.name) for field in dataclasses.fields(settings)})
+
+
+def train(args: argparse.Namespace, task: type[Task], data: Any = None, test: Any = None) -> None:
+    """Train; print the scores and the weights of ELMo's mixed layers, and write --json. data, test: instead of the files."""
+    if args.dev_file and args.test_file and args.dev_file.samefile(args.test_file):
+        log.warning(f"{args.test_file} is both --dev_file and --test_file: the test scores will be optimistic.")
+    options = {name: getattr(args, name) for name in ("save_dir", "overwrite", "resume", "device")}
+    options |= {"dev": args.dev_file, "test": test or args.test_file, "settings": settings_of(args, task.settings_type)}
+    trained = task.train(data or args.train_file, **options)
+    for part, summary in trained.scores["summary"].items():
+        epoch = f", epoch {trained.scores['epoch']}" if part == "dev" else ""
+        print(f"== {part}{epoch}: {summary.strip()}")
+        if part in trained.results:
+            print(trained.results[part].table())
+    for place, mix in trained.scores["mixes"].items():
+        weights = " ".join(f"{weight:.2f}" for weight in mix["layers"])
+        print(f"ELMo's layers at the {place} {weights}, times {mix['gamma']:.2f}")
+    if args.save_dir:
+        print(f"saved in {args.save_dir}")
+    disk.write_json(args.json, trained.scores, indent=1, ensure_ascii=False)
+
+
+def evaluate(args: argparse.Namespace, task: Task) -> None:
+    report(args, task.evaluated(task.read(args.test_file)))
+
+
+def report(args: argparse.Namespace, score: Score) -> None:
+    """Print the scores of `evaluate`, and write --json."""
+    print(f"== {args.test_file}: {score.summary}\n{score.table()}")
+    disk.write_json(args.json, {"test": score.to_dict()}, indent=1, ensure_ascii=False)
 
 
 def groups_of_lines(path: Path | None) -> Iterator[Sequence[str]]:

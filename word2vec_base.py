@@ -12,6 +12,7 @@ import args as arguments
 import classifier_flags
 import script
 import task_flags
+from elmo_tasks.classification.classifier import Classifier
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -22,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.set_defaults(head="mean")
     args = parser.parse_args(argv)
     task_flags.start(args)
-    classifier_flags.train(args)
+    classifier_flags.train(args, Classifier)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def tagged_words(path: Path, begin: int = 0, end: int = 10) -> tuple[list[list[s
 
 def stripped(path: Path) -> tuple[list[list[str]], list[list[str]]]:
     """Characters and their labels in columns, without the characters' positions in words, as in 科0."""
-    sentences = SentenceReader(TaggerSettings(), "characters").read(path, "data")
+    sentences = SentenceReader(TaggerSettings(lang="characters")).read(path, "data")
     return [[token[0] for token in s.tokens] for s in sentences], [s.labels for s in sentences]
 
 
@@ -191,7 +191,7 @@ def scores_of(task: str, model: Any, test: Any) -> dict[str, np.ndarray]:
     if isinstance(model, Reader):
         score = model.evaluated(tokenise_passages(read_passages(test), model.tokeniser))
         return {"EM": score.exact, "F1": score.f1}
-    sentences = model.read(*test) if isinstance(test, tuple) else model.read(test)
+    sentences = model.read(test)
     predicted = map(model.names, model.predictions(sentences))
     pairs = [both_spans(s, labels, model.settings.scheme) for s, labels in zip(sentences, predicted, strict=True)]
     scores = {"F1": f1_contributions(pairs)}

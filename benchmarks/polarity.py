@@ -89,7 +89,7 @@ def run(args: argparse.Namespace, settings: ClassifierSettings, searched: dict[s
         chosen = {name: getattr(best.settings, name) for name in searched}
         if settings.elmo_trainable or settings.word_vectors_trainable:
             best = trained(settings, **chosen)
-        scores = [x.evaluated(x.read([reviews[k] for k in test], [labels[k] for k in test])) for x in (first, best)]
+        scores = [x.evaluated(x.read(([reviews[k] for k in test], [labels[k] for k in test]))) for x in (first, best)]
         correct = (scores[-1].predicted == scores[-1].labels).astype(int).tolist()
         results["folds"].append(
             {"accuracy": scores[-1].accuracy, "frozen": scores[0].accuracy, "settings": chosen}

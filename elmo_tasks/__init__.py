@@ -7,16 +7,16 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from elmo_tasks.classification.classifier import Classifier
-    from elmo_tasks.classification.estimator import ELMoClassifier
-    from elmo_tasks.classification.network import ClassifierSettings
-    from elmo_tasks.parsing.network import ParserSettings
-    from elmo_tasks.parsing.parser import Parser
-    from elmo_tasks.reading.network import ReaderSettings
-    from elmo_tasks.reading.reader import Reader
-    from elmo_tasks.tagging.network import TaggerSettings
-    from elmo_tasks.tagging.tagger import Tagger
-    from elmo_tasks.vectorizer import ELMoVectorizer
+    from elmo_tasks.classification.classifier import Classifier as Classifier
+    from elmo_tasks.classification.estimator import ELMoClassifier as ELMoClassifier
+    from elmo_tasks.classification.network import ClassifierSettings as ClassifierSettings
+    from elmo_tasks.parsing.network import ParserSettings as ParserSettings
+    from elmo_tasks.parsing.parser import Parser as Parser
+    from elmo_tasks.reading.network import ReaderSettings as ReaderSettings
+    from elmo_tasks.reading.reader import Reader as Reader
+    from elmo_tasks.tagging.network import TaggerSettings as TaggerSettings
+    from elmo_tasks.tagging.tagger import Tagger as Tagger
+    from elmo_tasks.vectorizer import ELMoVectorizer as ELMoVectorizer
 
 _MODULES = {
     "Classifier": "classification.classifier",
@@ -30,18 +30,7 @@ _MODULES = {
     "Tagger": "tagging.tagger",
     "TaggerSettings": "tagging.network",
 }
-__all__ = [
-    "Classifier",
-    "ClassifierSettings",
-    "ELMoClassifier",
-    "ELMoVectorizer",
-    "Parser",
-    "ParserSettings",
-    "Reader",
-    "ReaderSettings",
-    "Tagger",
-    "TaggerSettings",
-]
+__all__ = sorted(_MODULES)
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -79,8 +79,7 @@ class Rows:
         return paddle.gather(x, to_tensor(index.ravel())).reshape([*index.shape, x.shape[-1]])
 
 
-@dataclass
-class TokenVectors:
+class TokenVectors(NamedTuple):
     """x: the input (B, T, D) or, pooled, (B, D). elmo: further ELMo vectors (B, T, .), of "output". mask: (B, T)."""
 
     x: paddle.Tensor
@@ -112,11 +111,9 @@ class FileVectors:
         return self.index.get(word, self.index.get(word.lower(), -1))
 
     def _draw(self, word: str) -> np.ndarray:
-        if word not in self._drawn:
-            number = int.from_bytes(hashlib.sha1(word.encode("utf-8")).digest()[:8], "big")
-            draw = np.random.default_rng([self.seed, number])
-            self._drawn[word] = draw.uniform(-self.bound, self.bound, self.dim).astype(np.float32)
-        return self._drawn[word]
+        number = int.from_bytes(hashlib.sha1(word.encode("utf-8")).digest()[:8], "big")
+        draw = np.random.default_rng([self.seed, number])
+        return draw.uniform(-self.bound, self.bound, self.dim).astype(np.float32)
 
     def lookup(self, rows: Rows) -> np.ndarray:
         """Vectors (B, T, D), float32."""
@@ -125,16 +122,16 @@ class FileVectors:
             numbers = np.array([self.row(word) for word in words], np.int64)
             vectors[: len(words)][numbers >= 0] = self.table[numbers[numbers >= 0]]
             for k in np.flatnonzero(numbers < 0).tolist() if self.bound else ():
-                vectors[k] = self._draw(words[k])
+                if words[k] not in self._drawn:
+                    self._drawn[words[k]] = self._draw(words[k])
+                vectors[k] = self._drawn[words[k]]
         return out
 
     def log_coverage(self, words: Iterable[str]) -> None:
         """Log the share of words that have no vector."""
         numbers = [self.row(word) for word in words]
-        log.info(
-            f"word vectors: {len(self.words):,} of {self.dim} dimensions; {numbers.count(-1) / max(1, len(numbers)):.2%} of "
-            f"the tokens have none ({'random ones' if self.bound else 'zeros'})."
-        )
+        share, given = numbers.count(-1) / max(1, len(numbers)), "random ones" if self.bound else "zeros"
+        log.info(f"word vectors: {len(self.words):,}, {self.dim} dimensions; {share:.2%} of tokens have none: {given}.")
 
 
 class LearntWords(nn.Layer):
@@ -200,9 +197,7 @@ class PretrainedELMo:
             return None
         if isinstance(source, elmo.ELMo):
             if source.trainable:
-                raise UserError(
-                    "`elmo` is a trainable ELMo layer. Expected a frozen one, a checkpoint, or a model's name."
-                )
+                raise UserError("`elmo` is a trainable ELMo layer, expected a frozen one, a checkpoint or a name.")
             words = source.vocabulary.words if source.vocabulary else ()
             return cls(source.bilm, source.vocabulary, words, layer=source)
         prefix = model_files.resolve_name(source).resolve()
@@ -212,9 +207,8 @@ class PretrainedELMo:
         """Build a layer without mixes or dropout. options: of `elmo.ELMo`."""
         if self.layer and not settings.elmo_trainable:
             return self.layer
-        bilm = self.bilm
-        if self.layer:  # the user's own stays as it is
-            bilm = elmo.make_bilm(bilm.config, elmo.weights_of(bilm))
+        # the user's own layer stays as it is
+        bilm = elmo.make_bilm(self.bilm.config, elmo.weights_of(self.bilm)) if self.layer else self.bilm
         return elmo.ELMo((bilm, self.vocabulary), 0, dropout=0.0, layers=settings.layers, **options)
 
 
@@ -245,7 +239,7 @@ class TokenInputs(nn.Layer):
         is_tuned = settings.elmo_trainable and trainable
         self.elmo = pretrained and pretrained.make_layer(settings, trainable=is_tuned, pool=pool)
         self.elmo_at = list(elmo_at) if self.elmo else []
-        self.dim, sizes = 0, []
+        self.dim, self.elmo_dim, self.mixes, sizes = 0, 0, [], []
         if self.elmo:
             choice, dim = self.elmo.choice, self.elmo.layer_dim
             is_mixed = choice.how == "mix"
@@ -254,7 +248,7 @@ class TokenInputs(nn.Layer):
             self.dim += self.elmo_dim * ("input" in self.elmo_at)
             sizes.append((choice.n_layers, dim))
         is_offset = getattr(settings, "word_vectors_trainable", False) and vectors is not None
-        self.words = self.characters = None
+        self.words = None
         if vectors:
             self.dim += vectors.dim
             sizes.append((1, vectors.dim))
@@ -263,9 +257,8 @@ class TokenInputs(nn.Layer):
             self.words = LearntWords(words, dim, settings.emb_lr_factor, is_offset)
             self.words.embedding.weight.stop_gradient = is_offset and not trainable
             self.dim += 0 if is_offset else dim
-        if settings.char_cnn:
-            self.characters = LearntCharacters()
-            self.dim += CHAR_CNN.projection_dim
+        self.characters = LearntCharacters() if settings.char_cnn else None
+        self.dim += CHAR_CNN.projection_dim * settings.char_cnn
         self.statistics = nn.LayerList(_Statistics(*size) for size in sizes if standardised)
         if not self.dim and not self.elmo:
             raise UserError("the network has no input. Set `elmo`, `word_vectors`, `word_dim` or `char_cnn`.")
@@ -290,13 +283,14 @@ class TokenInputs(nn.Layer):
         mask, outputs, elmo_output = to_tensor(rows.mask), [], None
         fixed = self._fixed(rows)
         if self.elmo:
-            layers, dropout = fixed.pop(0), self.settings.elmo_dropout
-            mixes = self.mixes or [lambda layers: paddle.concat(layers, axis=-1)] * len(self.elmo_at)
-            keep = 1.0 if self.pool else mask.unsqueeze(-1)
-            elmos = [nn.functional.dropout(mix(layers) * keep, dropout, training=self.training) for mix in mixes]
-            by_place = dict(zip(self.elmo_at, elmos, strict=True))
-            outputs += [by_place["input"]] if "input" in by_place else []
-            elmo_output = by_place.get("output")
+            layers, keep = fixed.pop(0), 1.0 if self.pool else mask.unsqueeze(-1)
+            for k, place in enumerate(self.elmo_at):
+                mixed = self.mixes[k](layers) if self.mixes else paddle.concat(layers, axis=-1)
+                x = nn.functional.dropout(mixed * keep, self.settings.elmo_dropout, training=self.training)
+                if place == "input":
+                    outputs.append(x)
+                else:
+                    elmo_output = x
         others = [layers[0] for layers in fixed]
         if self.words:
             x = self._pooled(self.words(rows), mask)
@@ -322,8 +316,8 @@ class TokenInputs(nn.Layer):
 
     def _elmo_layers(self, rows: Rows) -> list[paddle.Tensor]:
         if not rows.lengths.any():
-            shape = [len(rows.tokens)] if self.pool else rows.mask.shape
-            return [paddle.zeros([*shape, self.elmo.layer_dim])] * self.elmo.choice.n_layers
+            shape = [len(rows.tokens), *([] if self.pool else [1]), self.elmo.layer_dim]
+            return [paddle.zeros(shape)] * self.elmo.choice.n_layers
         if rows.sentences is None:
             layers, mask = self.elmo.layers(rows.tokens)
             return layers if self.elmo.pool else [self._pooled(x, mask) for x in layers]
@@ -366,13 +360,11 @@ class TokenInputs(nn.Layer):
 
     def penalty(self) -> paddle.Tensor:
         """The penalty on the weights of mixed layers, which pulls these towards equal ones."""
-        squares = ((mix.scalars**2).sum() for mix in (self.mixes if self.elmo else ()))
-        return self.settings.elmo_l2_coef * sum(squares, paddle.zeros([]))
+        return self.settings.elmo_l2_coef * sum(((mix.scalars**2).sum() for mix in self.mixes), paddle.zeros([]))
 
     def mix_weights(self) -> dict[str, dict[str, list[float] | float]]:
         """The weights of ELMo's mixed layers, which sum to 1, and gamma, by place."""
-        pairs = zip(self.elmo_at, self.mixes if self.elmo else (), strict=False)  # concatenated layers have no mix
-        softmax = nn.functional.softmax
+        pairs, softmax = zip(self.elmo_at, self.mixes, strict=False), nn.functional.softmax  # concatenated: no mix
         return {at: {"layers": softmax(mix.scalars).tolist(), "gamma": mix.gamma.item()} for at, mix in pairs}
 
 

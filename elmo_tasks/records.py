@@ -9,7 +9,7 @@ Each file may also end in .gz. A record is a dictionary, with its position, whic
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,44 +40,39 @@ def read_records(
     disk.check_input(path, "data in CSV, TSV or JSON")
     format_name = format_name or ending(path)
     if format_name in ("json", "jsonl"):
-        yield from _read_objects(path, format_name == "json")
+        for where, value in _read_values(path, format_name == "json"):
+            if not isinstance(value, dict):
+                raise UserError(f"{where}: found {value!r:.60}, expected a JSON object.")
+            yield where, value
     elif format_name in ("csv", "tsv"):
         yield from _read_table(path, names if format_name == "tsv" else None, unnamed)
     else:
         raise UserError(f"{path}: expected a file that ends in .csv, .tsv, .json or .jsonl, or set `data_format`.")
 
 
-def _read_objects(path: Path, is_one: bool) -> Iterator[Record]:
-    """Yield the objects of an array or, unless the whole file is one value, of each line."""
-    lines = read_lines(path)
-    if is_one:
-        text = "\n".join(lines)
-        try:
-            values = parse_json(text)
-            records = values if isinstance(values, list) else [values]
-            yield from (
-                (f"{path}: object {k}", _object(value, f"{path}: object {k}")) for k, value in enumerate(records, 1)
-            )
-            return
-        except UserError:
+def _read_values(path: Path, is_one: bool) -> Iterator[tuple[str, Any]]:
+    """Yield the items of an array or, unless the whole file is one value, the values of lines."""
+    lines = list(read_lines(path)) if is_one else read_lines(path)
+    try:
+        value = parse_json("\n".join(lines)) if is_one else None
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, UserError):
             raise
-        except (ValueError, RecursionError):
-            lines = text.split("\n")  # an object per line, in a file that is called .json
+        is_one = False  # an object per line, in a file that is called .json
+    if is_one:
+        yield from (
+            (f"{path}: object {k}", item) for k, item in enumerate(value if isinstance(value, list) else [value], 1)
+        )
+        return
     for number, line in enumerate(lines, 1):
+        try:
+            value = parse_json(line) if line.strip() else None
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, UserError):
+                raise
+            raise UserError(f"{path}:{number}: invalid JSON ({error}), expected an object per line.") from error
         if line.strip():
-            where = f"{path}:{number}"
-            try:
-                yield where, _object(parse_json(line), where)
-            except (ValueError, RecursionError) as error:
-                if isinstance(error, UserError):
-                    raise
-                raise UserError(f"{where}: invalid JSON ({error}), expected an object per line.") from error
-
-
-def _object(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise UserError(f"{where}: found {value!r:.60}, expected a JSON object.")
-    return value
+            yield f"{path}:{number}", value
 
 
 def _read_table(path: Path, names: Sequence[str] | None, unnamed: Sequence[str]) -> Iterator[Record]:
@@ -92,9 +87,7 @@ def _read_table(path: Path, names: Sequence[str] | None, unnamed: Sequence[str])
         yield where, dict(zip(header, first, strict=True))
     for where, row in rows:
         if len(row) != len(header):
-            raise UserError(
-                f"{where}: found {len(row)} columns, {row!r:.60}, expected {len(header)} as in the first line."
-            )
+            raise UserError(f"{where}: found {len(row)} columns, {row!r:.60}, but {len(header)} in the first line.")
         yield where, dict(zip(header, row, strict=True))
 
 
@@ -129,12 +122,11 @@ def value_of(record: Mapping[str, Any], column: str, where: str) -> Any:
     """The value in a column, which is found regardless of case."""
     if column in record:
         return record[column]
-    name = next((name for name in record if isinstance(name, str) and name.lower() == column.lower()), None)
-    if name is None:
-        raise UserError(
-            f"{where}: there is no {column!r}. Found {', '.join(map(str, record))!s:.80}. Set `columns` to the names."
-        )
-    return record[name]
+    for name, value in record.items():
+        if isinstance(name, str) and name.lower() == column.lower():
+            return value
+    found = ", ".join(map(str, record))
+    raise UserError(f"{where}: there is no {column!r}. Found {found:.80}. Set `columns` to the names.")
 
 
 def check_label(value: Any, where: str) -> Label:
@@ -161,18 +153,12 @@ def check_text(value: Any, where: str, what: str = "text") -> str:
     return value
 
 
-def same_length(one: Any, other: Any, names: tuple[str, str]) -> tuple[Sequence, Sequence]:
-    """Two lists of one length, at least 1. names: of the arguments, used in error messages."""
-    lists = [as_list(value) for value in (one, other)]
-    for name, value, items in zip(names, (one, other), lists, strict=True):
-        if items is None:
-            raise TypeError(f"`{name}`: found {describe(value)}, expected a list.")
-    if not lists[0] or len(lists[0]) != len(lists[1]):
-        counts = f"{len(lists[0])} and {len(lists[1])}"
-        raise UserError(f"`{names[0]}` and `{names[1]}`: found {counts}, expected the same number, at least one.")
-    return lists[0], lists[1]
-
-
-def positions(values: Iterable[Any], name: str) -> Iterator[tuple[str, Any]]:
-    """Yield values with their positions, as error messages name them."""
-    return ((f"{name} {k}", value) for k, value in enumerate(values))
+def labelled(data: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the position of each example, the example and its label, of a pair of lists. name: of the argument."""
+    pair = as_list(data) or ()
+    examples, labels = map(as_list, pair) if len(pair) == 2 else (None, None)
+    if examples is None or labels is None:
+        raise TypeError(f"`{name}`: found {describe(data)}, expected a file, or {name} and their labels.")
+    if not examples or len(examples) != len(labels):
+        raise UserError(f"`{name}`: found {len(examples)}, and {len(labels)} labels, expected as many, at least one.")
+    return ((f"{name} {k}", example, label) for k, (example, label) in enumerate(zip(examples, labels, strict=True)))

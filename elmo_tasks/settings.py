@@ -79,9 +79,7 @@ class ELMoSettings(Settings):
     elmo_l2_coef: float = setting(0.001, "penalty on the weights of mixed layers", needs="elmo", group="ELMo")
     elmo_trainable: bool = setting(False, "fine-tune ELMo", needs="elmo", group="ELMo")
     elmo_lr: float = setting(0.0002, "learning rate of ELMo", above=0, needs="elmo_trainable", group="ELMo")
-    cache_gb: float = setting(
-        4.0, "memory for the layers of a frozen ELMo; what does not fit is computed in every epoch", group="ELMo"
-    )
+    cache_gb: float = setting(4.0, "memory for a frozen ELMo's layers; the rest is computed each epoch", group="ELMo")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,12 +92,8 @@ class WordSettings(Settings):
     word_vectors_limit: int | None = setting(
         None, "read only the first N of them", of=int, minimum=1, needs="word_vectors", group="words"
     )
-    word_dim: int = setting(
-        128, "size of the word embeddings that are learnt; 0: none", minimum=0, below=MAX_SIZE, group="words"
-    )
-    emb_lr_factor: float = setting(
-        1.0, "learning rate of the word embeddings, relative to the learning rate", above=0, group="words"
-    )
+    word_dim: int = setting(128, "size of learnt word embeddings; 0: none", minimum=0, below=MAX_SIZE, group="words")
+    emb_lr_factor: float = setting(1.0, "factor on the word embeddings' learning rate", above=0, group="words")
     char_cnn: bool = setting(False, "add a character CNN, trained with the task", group="words")
 
 
@@ -128,16 +122,12 @@ class TrainingSettings(Settings):
     """A training with Adam. The learning rate rises during the share `warmup`, then falls linearly to `final_lr`."""
 
     epochs: int = setting(30, "maximum epochs", minimum=0, group="training")
-    patience: int = setting(
-        5, "stop after N epochs without improvement on the dev set; 0: never", minimum=0, group="training"
-    )
+    patience: int = setting(5, "stop after N epochs without a better dev score; 0: never", minimum=0, group="training")
     batch_size: int = setting(32, "examples per step", minimum=1, group="training")
     lr: float = setting(0.002, "learning rate", above=0, group="training")
     warmup: float = setting(0.0, "share of the steps in which the learning rate rises", below=1, group="training")
     final_lr: float = setting(0.1, "share of the learning rate that is left at the end", below=1.01, group="training")
     weight_decay: float = setting(0.0, "weight decay of AdamW", group="training")
     max_grad_norm: float = setting(5.0, "clip the gradient norm to this", above=0, group="training")
-    ema: float = setting(
-        0.0, "decay of the weights' moving average, which is what is saved; 0: off", below=1, group="training"
-    )
+    ema: float = setting(0.0, "decay of the weights' average, which is saved; 0: off", below=1, group="training")
     seed: int = setting(2020, "random seed", minimum=0, below=2**32, group="training")

@@ -35,9 +35,9 @@ from elmo_core.network.matmul import chosen_precision
 from elmo_core.text.language import make_tokeniser
 from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.tokenise import Tokeniser
-from elmo_core.text.tokens import restore_order, sentence_batches
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary, restore_order, sentence_batches
 from elmo_core.weights import checkpoint, published
-from elmo_tasks.inputs import BILM, FileVectors, PretrainedELMo, Rows
+from elmo_tasks.inputs import BILM, FileVectors, PretrainedELMo, Rows, TokenInputs
 from elmo_tasks.settings import Settings
 from elmo_tasks.trainer import STATE, Progress, Score, check_identity, fit, hold_out, training_identity
 
@@ -73,8 +73,8 @@ class Task(Generic[S]):
 
     parts: what else its network and its predictions depend on, as plain values for JSON, such as labels and words.
 
-    A subclass names itself, reads data with `read_training`, and defines `build`, `length`, `collate`, `loss`, `decode` and
-    `measure`. Examples are of any type; in training their `repr` tells data sets apart.
+    A subclass names itself, reads data with `read_training` and `read`, and defines `build`, `collate`, `decode`, `measure`.
+    Examples are of any type; in training their `repr` tells data sets apart.
     """
 
     name: ClassVar[str]  # such as "tagger"
@@ -126,6 +126,12 @@ class Task(Generic[S]):
     def build(self) -> paddle.nn.Layer:
         """Build the network from `settings`, `parts`, `vectors` and `pretrained`."""
         raise NotImplementedError
+
+    def make_inputs(self, **options: Any) -> TokenInputs:
+        """Build the inputs of the network, with the words of the training data. options: of `TokenInputs`."""
+        words = self.parts["words"]
+        vocabulary = Vocabulary([*SPECIAL_TOKENS, *words]) if words is not None else None
+        return TokenInputs(self.settings, vocabulary, self.vectors, self.pretrained, **options)
 
     def length(self, example: Any) -> int:
         """The number of an example's tokens."""
@@ -252,6 +258,14 @@ class Task(Generic[S]):
         if save_dir:
             self._write(save_dir)
         return self
+
+    def read(self, data: Any) -> list[Any]:
+        """Read labelled data as in training."""
+        raise NotImplementedError
+
+    def evaluate(self, data: Any, labels: Sequence[Any] | None = None) -> dict[str, Any]:
+        """Score the model on data, given as to `train`."""
+        return self.evaluated(self.read(data if labels is None else (data, labels))).to_dict()
 
     def evaluated(self, examples: Sequence[Any]) -> Any:
         return self.measure(examples, list(self.predictions(examples)))

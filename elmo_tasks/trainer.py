@@ -263,10 +263,8 @@ def training_identity(task: Task, train: Sequence[Any], dev: Sequence[Any]) -> d
 def check_identity(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     """Raise if a training is resumed with other settings or data."""
     if changes := differences(before, now):
-        raise UserError(
-            f"`resume`: {folder} was trained with other settings or data: {'; '.join(changes.values())}. Use the same, "
-            "or start again without `resume`, with `overwrite=True`."
-        )
+        found = f"{folder} was trained with other settings or data: {'; '.join(changes.values())}"
+        raise UserError(f"`resume`: {found}. Use the same, or start again without `resume`, with `overwrite=True`.")
 
 
 def _digest(parts: Iterator[Any]) -> str:

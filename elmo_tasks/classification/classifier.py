@@ -12,11 +12,11 @@ import numpy as np
 
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, format_count, join_names, log
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary, sentence_batches
+from elmo_core.text.tokens import Vocabulary, sentence_batches
 from elmo_tasks.classification.data import Text, TextReader, as_text, hold_out, tokenise
 from elmo_tasks.classification.network import Batch, ClassifierNetwork, ClassifierSettings
 from elmo_tasks.classification.score import Score
-from elmo_tasks.inputs import Rows, TokenInputs
+from elmo_tasks.inputs import Rows
 from elmo_tasks.records import Label
 from elmo_tasks.task import Task, as_given, resolve_language, with_dev
 
@@ -58,18 +58,11 @@ class Classifier(Task[ClassifierSettings]):
     # The task
 
     def build(self) -> ClassifierNetwork:
-        settings, words, pairs = self.settings, self.parts["words"], self.parts["pairs"]
+        settings, pairs = self.settings, self.parts["pairs"]
         if pairs:
             self.example = "predict([({text!r}, {text!r})])"
-        inputs = TokenInputs(
-            settings,
-            Vocabulary([*SPECIAL_TOKENS, *words]) if words else None,
-            self.vectors,
-            self.pretrained,
-            pool="mean" if settings.head == "mean" else None,
-            standardised=True,
-            trainable=not settings.epochs,
-        )
+        pool = "mean" if settings.head == "mean" else None
+        inputs = self.make_inputs(pool=pool, standardised=True, trainable=not settings.epochs)
         return ClassifierNetwork(settings, inputs, len(self.classes), pairs)
 
     def phases(self) -> Iterator[ClassifierSettings]:
@@ -106,10 +99,7 @@ class Classifier(Task[ClassifierSettings]):
         return self.network.loss(batch, self.class_weights)
 
     def decode(self, batch: Batch) -> np.ndarray:
-        probabilities = paddle.nn.functional.softmax(self.network(batch.rows)).numpy()
-        if not np.isfinite(probabilities).all():
-            raise UserError("the classifier's predictions are not finite: use a lower `lr`.")
-        return probabilities
+        return paddle.nn.functional.softmax(self.network(batch.rows)).numpy()
 
     def measure(self, examples: Sequence[Text], predictions: Sequence[np.ndarray]) -> Score:
         labels = np.array([self.label_ids[text.label] for text in examples])
@@ -127,21 +117,14 @@ class Classifier(Task[ClassifierSettings]):
         """The number of each class; of an integer, also as the string that a file has."""
         return {str(label): k for k, label in enumerate(self.classes)} | {c: k for k, c in enumerate(self.classes)}
 
-    def evaluate(self, texts: Any, labels: Sequence[Label] | None = None) -> dict[str, Any]:
-        """Score the classifier on texts and their labels, given as to `train`."""
-        return self.evaluated(self.read(texts, labels)).to_dict()
-
     def score(self, texts: Any, labels: Sequence[Label] | None = None) -> float:
         """The accuracy on texts and their labels, given as to `train`."""
         return self.evaluate(texts, labels)["accuracy"]
 
-    def read(self, texts: Any, labels: Any = None) -> list[Text]:
-        """Read labelled texts as in training."""
-        data = TextReader(self.settings).read((texts, labels) if labels is not None else texts, "texts")
-        for text in data:
-            self.tokenised(text)
-        check_texts(data, self.parts, "texts")
-        return data
+    def read(self, data: Any) -> list[Text]:
+        texts = list(map(self.tokenised, TextReader(self.settings).read(data, "texts")))
+        check_texts(texts, self.parts, "texts")
+        return texts
 
     def read_unlabelled(self, path: Path | None) -> Iterator[Text | None]:
         """Yield the texts of a file, or of standard input, without labels; None for a blank line."""
@@ -154,9 +137,8 @@ class Classifier(Task[ClassifierSettings]):
     def predict(self, texts: Iterable[AnyText]) -> list[Label]: ...
     def predict(self, texts):
         """Return the class of each text, or pair of texts. Of an iterator, yield them."""
-        return as_given(
-            texts, "texts", lambda *given: (self.classes[row.argmax()] for row in self._probabilities(*given))
-        )
+        best = lambda *given: (self.classes[row.argmax()] for row in self._probabilities(*given))  # noqa: E731
+        return as_given(texts, "texts", best)
 
     @overload
     def predict_proba(self, texts: Iterator[AnyText]) -> Iterator[np.ndarray]: ...

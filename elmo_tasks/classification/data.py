@@ -11,21 +11,12 @@ from sklearn.model_selection import train_test_split
 
 from elmo_core.checks import as_list
 from elmo_core.files import disk
-from elmo_core.messages import UserError, format_count
+from elmo_core.messages import UserError
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokenise import Tokeniser
+from elmo_tasks import records
 from elmo_tasks.classification.network import FORMATS, ClassifierSettings
-from elmo_tasks.records import (
-    Label,
-    check_label,
-    check_text,
-    ending,
-    is_table,
-    read_records,
-    same_length,
-    table_records,
-    value_of,
-)
+from elmo_tasks.records import Label, check_label, check_text, value_of
 from elmo_tasks.trainer import HELD_OUT
 
 USUAL = (("text", "sentence", "text_a", "sentence1"), ("label",), ("text2", "text_b", "sentence2"))  # names of columns
@@ -42,12 +33,12 @@ class Text:
     tokens: tuple[list[str], ...] = field(default=(), repr=False)
 
 
-def as_text(value: Any, where: str) -> Text:
+def as_text(value: Any, where: str, label: Any = None) -> Text:
     """A text, from a string, or a pair, from two."""
     parts = [value] if isinstance(value, str) else as_list(value) or [value]
     if len(parts) > 2:
         raise UserError(f"{where}: found {len(parts)} texts, {value!r:.60}, expected one, or two.")
-    return Text(tuple(" ".join(check_text(part, where).split()) for part in parts), None, where)
+    return Text(tuple(" ".join(check_text(part, where).split()) for part in parts), label, where)
 
 
 class TextReader:
@@ -62,21 +53,23 @@ class TextReader:
 
     def read(self, data: Any, name: str) -> list[Text]:
         """The texts of a file, of a table, or of a pair of texts and labels. name: of the argument."""
-        if isinstance(data, str | Path) or is_table(data):
-            is_file = isinstance(data, str | Path)
-            records = self._records(Path(data)) if is_file else table_records(data, name)
-            texts = [self._labelled(record, where) for where, record in records]
+        texts, is_file = [], isinstance(data, str | Path)
+        if is_file or records.is_table(data):
+            for where, record in self._records(Path(data)) if is_file else records.table_records(data, name):
+                text, label, *text2 = self._names(record, where)
+                values = [value_of(record, column, where) for column in (text, *text2)]
+                texts.append(as_text(values, where, value_of(record, label, where)))
         else:
-            data = data if isinstance(data, tuple | list) and len(data) == 2 else (data, None)
-            pairs = enumerate(zip(*same_length(*data, (name, f"labels of {name}")), strict=True))
-            texts = [self._with_label(as_text(text, f"{name} {k}"), label) for k, (text, label) in pairs]
+            texts = [as_text(text, where, label) for where, text, label in records.labelled(data, name)]
         if not texts:
             raise UserError(f"{data}: there are no texts.")
+        for text in texts:
+            text.label = check_label(text.label, text.where)
         return texts
 
     def read_unlabelled(self, path: Path | None, pairs: bool) -> Iterator[Text | None]:
         """Yield the texts of a file, or of standard input: of its lines, None if blank, or of records without labels."""
-        if path and (self.data_format or ending(path)) in FORMATS:
+        if path and (self.data_format or records.ending(path)) in FORMATS:
             for where, record in self._records(path):
                 names = self._names(record, where, [0, 2] if pairs else [0])
                 yield as_text([value_of(record, name, where) for name in names], where)
@@ -85,20 +78,11 @@ class TextReader:
             where = f"{path or 'standard input'}:{number}"
             yield as_text(line.split("\t") if pairs else line, where) if line.strip() else None
 
-    def _records(self, path: Path) -> Iterator:
+    def _records(self, path: Path) -> Iterator[records.Record]:
         names = self.columns or [name for names in USUAL for name in names]
         is_numbered = all(map(str.isdecimal, names))
         unnamed = () if self.columns else [usual[0] for usual in USUAL]
-        return read_records(path, () if is_numbered else names, self.data_format, unnamed)
-
-    def _labelled(self, record: Mapping[str, Any], where: str) -> Text:
-        text, label, *text2 = self._names(record, where)
-        values = [value_of(record, name, where) for name in (text, *text2)]
-        return self._with_label(as_text(values, where), value_of(record, label, where))
-
-    def _with_label(self, text: Text, label: Any) -> Text:
-        text.label = check_label(label, text.where)
-        return text
+        return records.read_records(path, () if is_numbered else names, self.data_format, unnamed)
 
     def _names(self, record: Mapping[str, Any], where: str, roles: Sequence[int] = (0, 1, 2)) -> list[str]:
         """The columns of a record. roles: text, label, second text."""
@@ -127,29 +111,22 @@ def hold_out(texts: Sequence[Text], seed: int) -> tuple[list[Text], list[Text]]:
     try:
         return train_test_split(texts, test_size=size, stratify=labels, random_state=seed)
     except ValueError as error:
-        counts = f"{format_count(len(texts), 'texts')} of {len(set(labels))} classes"
-        raise UserError(
-            f"{counts} are too few to hold some out ({error}). Give `dev`, or remove rare classes."
-        ) from error
+        counts = f"{len(texts)} texts of {len(set(labels))} classes are too few to hold some out"
+        raise UserError(f"{counts} ({error}). Give `dev`, or remove rare classes.") from error
 
 
 def read_polarity(folder: Path) -> tuple[list[str], list[str]]:
     """The reviews of the sentence polarity dataset v1, which are in Latin-1, and their labels."""
-    reviews, labels = [], []
+    pairs, expected = [], "the sentence polarity dataset v1, which `bash download_data.sh polarity` fetches"
     for name, label in POLARITY:
-        disk.check_input(
-            folder / name, "the sentence polarity dataset v1, which `bash download_data.sh polarity` fetches"
-        )
+        disk.check_input(folder / name, expected)
         lines = (folder / name).read_text(encoding="latin-1").split("\n")
-        new = [line for line in lines if line.strip()]
-        reviews += new
-        labels += [label] * len(new)
-    return reviews, labels
+        pairs += [(line, label) for line in lines if line.strip()]
+    return [review for review, _ in pairs], [label for _, label in pairs]
 
 
 def published_split(reviews: Sequence[str], labels: Sequence[str], seed: int) -> tuple[Any, Any]:
     """The training and test reviews of the published scripts, each with its labels: nine tenths, and one."""
-    train, test, train_labels, test_labels = train_test_split(
-        np.array(reviews), np.array(labels), test_size=HELD_OUT, random_state=seed
-    )
+    arrays = map(np.array, (reviews, labels))
+    train, test, train_labels, test_labels = train_test_split(*arrays, test_size=HELD_OUT, random_state=seed)
     return (train, train_labels), (test, test_labels)

@@ -63,16 +63,12 @@ class ClassifierSettings(TrainingSettings, WordSettings, ELMoSettings, TextSetti
         group="network",
         minimum=1,
     )
-    hidden_dim: int = setting(
-        64, "size of the layer before the classes; 0: none", below=MAX_SIZE, minimum=0, group="network"
-    )
+    hidden_dim: int = setting(64, "layer before the classes; 0: none", below=MAX_SIZE, minimum=0, group="network")
     dropout: float = setting(0.5, "dropout before the classes", below=1, group="network")
     epochs: int = setting(
         15, "epochs, before fine-tuning; 0: all is trained from the start", minimum=0, group="training"
     )
-    tune_epochs: int = setting(
-        5, "epochs of fine-tuning, of the whole network", needs=TUNED, group="training", minimum=1
-    )
+    tune_epochs: int = setting(5, "epochs of fine-tuning", needs=TUNED, group="training", minimum=1)
     patience: int = default(TrainingSettings, "patience", 0)
     batch_size: int = default(TrainingSettings, "batch_size", 64)
     lr: float = default(TrainingSettings, "lr", 0.001)

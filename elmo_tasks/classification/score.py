@@ -52,29 +52,26 @@ class Score:
         rows = np.transpose(columns).tolist()
         return {str(name): dict(zip(names, row, strict=True)) for name, row in zip(self.classes, rows, strict=True)}
 
-    @property
-    def macro_f1(self) -> float:
-        """The mean of F1 over the classes that occur, as labels or as predictions."""
-        return float(metrics.f1_score(self.labels, self.predicted, average="macro", zero_division=0))
-
     def to_dict(self) -> dict[str, Any]:
-        scores = {"accuracy": self.accuracy, "macro_f1": self.macro_f1, "auc": self.auc}
+        """The scores; the mean of F1 is over the classes that occur, as labels or as predictions."""
+        macro_f1 = float(metrics.f1_score(self.labels, self.predicted, average="macro", zero_division=0))
+        scores = {"accuracy": self.accuracy, "macro_f1": macro_f1, "auc": self.auc}
         return {**scores, "texts": len(self.labels), "classes": self.by_class}
 
     def table(self) -> str:
-        width = max(20, *map(display_width, self.by_class))
-        return "\n".join(
-            f"{pad(name, width)}   precision {row['precision']:7.2%}  recall {row['recall']:7.2%}  F1 {row['f1']:7.2%}  "
-            f"support {row['support']:,.0f}"
-            for name, row in self.by_class.items()
-        )
+        width, lines = max(20, *map(display_width, self.by_class)), []
+        for name, row in self.by_class.items():
+            scores = "  ".join(f"{kind} {row[kind.lower()]:7.2%}" for kind in ("precision", "recall", "F1"))
+            lines.append(f"{pad(name, width)}   {scores}  support {row['support']:,.0f}")
+        return "\n".join(lines)
 
     def confusion_table(self) -> str:
         """Labels in rows, predictions in columns."""
         names = list(self.by_class)
-        rows = metrics.confusion_matrix(self.labels, self.predicted, labels=range(len(names))).tolist()
+        counts = metrics.confusion_matrix(self.labels, self.predicted, labels=range(len(names))).tolist()
         first, width = max(map(display_width, ("predicted", *names))), max(7, *map(display_width, names)) + 2
-        lines = [pad("predicted", first) + "".join(pad(name, -width) for name in names)]
-        for name, row in zip(names, rows, strict=True):
-            lines.append(pad(name, first) + "".join(f"{count:{width},}" for count in row))
-        return "\n".join(lines)
+        rows = [
+            ("predicted", names),
+            *((name, map("{:,}".format, row)) for name, row in zip(names, counts, strict=True)),
+        ]
+        return "\n".join(pad(name, first) + "".join(pad(cell, -width) for cell in cells) for name, cells in rows)

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import tee
+from itertools import count, tee
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 
@@ -12,8 +12,8 @@ from elmo_core.checks import check_sentence
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, join_names, log
 from elmo_core.text.offsets import token_offsets
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_tasks.inputs import Rows, TokenInputs
+from elmo_core.text.tokens import Vocabulary
+from elmo_tasks.inputs import Rows
 from elmo_tasks.parsing.network import Batch, ParserNetwork, ParserSettings
 from elmo_tasks.parsing.trees import Score, Tree, maximum_tree, read_conllu
 from elmo_tasks.task import Task, as_given, resolve_language, with_dev
@@ -53,9 +53,8 @@ class Parser(Task[ParserSettings]):
     # The task
 
     def build(self) -> ParserNetwork:
-        settings, words = self.settings, Vocabulary([*SPECIAL_TOKENS, *self.parts["words"]])
-        inputs = TokenInputs(settings, words, self.vectors, self.pretrained, settings.dropout)
-        return ParserNetwork(settings, inputs, self.parts["labels"], self.parts["tags"])
+        inputs = self.make_inputs(dropout=self.settings.dropout)
+        return ParserNetwork(self.settings, inputs, self.parts["labels"], self.parts["tags"])
 
     def collate(self, examples: Sequence[Tree]) -> Batch:
         rows = Rows([tree.tokens for tree in examples])
@@ -70,8 +69,6 @@ class Parser(Task[ParserSettings]):
     def decode(self, batch: Batch) -> list[Tree]:
         x, arcs, *views = self.network(batch.rows)
         arcs = paddle.nn.functional.log_softmax(arcs, axis=-1).numpy()  # (B, T, T + 1)
-        if not np.isfinite(arcs).all():
-            raise UserError("the parser's scores are not finite: use a lower `lr`.")
         lengths = batch.rows.lengths.tolist()
         heads = batch.rows.padded(maximum_tree(row[:n, : n + 1]) for row, n in zip(arcs, lengths, strict=True))
         scores = self.network.label_scores(*views, heads)
@@ -91,16 +88,12 @@ class Parser(Task[ParserSettings]):
         return trees
 
     def measure(self, examples: Sequence[Tree], predictions: Sequence[Tree]) -> Score:
-        score = Score(with_tags=self.settings.with_tags)
-        for gold, tree in zip(examples, predictions, strict=True):
-            score.add(gold, tree)
-        return score
+        return Score(examples, predictions)
 
     # What users call
 
-    def evaluate(self, treebank: str | Path) -> dict[str, Any]:
-        """Score the parser on a file in CoNLL-U."""
-        return self.evaluated(list(read_conllu(treebank))).to_dict()
+    def read(self, data: str | Path) -> list[Tree]:
+        return list(read_conllu(data))
 
     @overload
     def predict(self, sentences: Iterator[Text]) -> Iterator[Tree]: ...
@@ -111,11 +104,9 @@ class Parser(Task[ParserSettings]):
 
         sentences: lists of words, or raw text, which is split into words in the language of the training.
         """
-
-        def predict(sentences: Iterable[Text], window: float | None) -> Iterator[Tree]:
-            return self.parse((self.sentence(text, k) for k, text in enumerate(sentences)), window)
-
-        return as_given(sentences, "sentences", predict)
+        return as_given(
+            sentences, "sentences", lambda some, window: self.parse(map(self.sentence, some, count()), window)
+        )
 
     def sentence(self, text: Text, number: int = 0) -> Tree:
         """A sentence without its tree."""

@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -82,12 +83,11 @@ def _text(x: float, y: float, text: str, attributes: str = "") -> str:
 def read_conllu(path: str | Path, is_gold: bool = True) -> Iterator[Tree]:
     """Yield the sentences of a file. is_gold: with their trees, which each must have."""
     disk.check_input(Path(path), "a treebank in CoNLL-U")
-    n = 0
+    tree = None
     for has_words, group in groupby(enumerate(read_lines(Path(path)), 1), lambda pair: bool(pair[1].strip())):
         if has_words:
-            n += 1
-            yield _sentence(list(group), path, is_gold)
-    if not n:
+            yield (tree := _sentence(list(group), path, is_gold))
+    if not tree:
         raise UserError(f"{path}: there is no sentence, expected CoNLL-U.")
 
 
@@ -102,12 +102,11 @@ def _sentence(lines: list[tuple[int, str]], path: str | Path, is_gold: bool) -> 
         places.append(where)
         tree.tokens.append(re.sub(r"\s+", "_", check_text(columns[FORM], where, "word")))
         if is_gold:
-            if not columns[HEAD].isdecimal() or columns[LABEL] in ("", "_"):
-                raise UserError(
-                    f"{where}: HEAD is {columns[HEAD]!r:.20}, DEPREL {columns[LABEL]!r:.20}, expected both."
-                )
-            tree.heads.append(int(columns[HEAD]))
-            tree.labels.append(columns[LABEL])
+            head, label = columns[HEAD], columns[LABEL]
+            if not head.isdecimal() or label in ("", "_"):
+                raise UserError(f"{where}: HEAD is {head!r:.20}, DEPREL {label!r:.20}, expected both.")
+            tree.heads.append(int(head))
+            tree.labels.append(label)
             tree.tags.append(columns[UPOS])
     if not places:
         raise UserError(f"{tree.where}: the sentence has no words.")
@@ -167,38 +166,36 @@ def _arborescence(scores: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Score:
-    """Numbers of words, of those with the right head, also with the right label, and with the right tag, if predicted."""
+    """Shares of words with the right head (UAS), also with the right label (LAS), and with the right tag, if predicted.
 
-    words: int = 0
-    heads: int = 0
-    labels: int = 0
-    tags: int = 0
-    with_tags: bool = False
+    Subtypes of labels, as in nmod:poss, do not count, as in the CoNLL 2018 shared task.
+    """
 
-    def add(self, gold: Tree, tree: Tree) -> None:
-        """Count a sentence. Subtypes of labels, as in nmod:poss, do not count, as in the CoNLL 2018 shared task."""
-        right = [a == b for a, b in zip(gold.heads, tree.heads, strict=True)]
-        same = [a.split(":")[0] == b.split(":")[0] for a, b in zip(gold.labels, tree.labels, strict=True)]
-        self.words += len(right)
-        self.heads += sum(right)
-        self.labels += sum(a and b for a, b in zip(right, same, strict=True))
-        self.tags += sum(a == b for a, b in zip(gold.tags, tree.tags, strict=False))
+    gold: Sequence[Tree]
+    predicted: Sequence[Tree]
 
-    def _shares(self) -> dict[str, float]:
-        counts = {"uas": self.heads, "las": self.labels, **({"upos": self.tags} if self.with_tags else {})}
-        return {name: n / self.words for name, n in counts.items()}
+    @cached_property
+    def shares(self) -> dict[str, float]:
+        rows = []
+        for gold, tree in zip(self.gold, self.predicted, strict=True):
+            for k, tag in enumerate(tree.tags or gold.tags):
+                is_head, (label, predicted) = gold.heads[k] == tree.heads[k], (x.labels[k] for x in (gold, tree))
+                is_label = label.split(":")[0] == predicted.split(":")[0]
+                rows.append((is_head, is_head and is_label, gold.tags[k] == tag))
+        shares = dict(zip(("uas", "las", "upos"), np.mean(rows, axis=0).tolist(), strict=True))
+        return shares if self.predicted[0].tags else {name: shares[name] for name in ("uas", "las")}
 
     @property
     def value(self) -> float:
         """The score that selects the best epoch."""
-        return self.labels / self.words
+        return self.shares["las"]
 
     @property
     def summary(self) -> str:
-        return "  ".join(f"{name.upper()} {share:6.2%}" for name, share in self._shares().items())
+        return "  ".join(f"{name.upper()} {share:6.2%}" for name, share in self.shares.items())
 
     def to_dict(self) -> dict[str, Any]:
-        return {**self._shares(), "words": self.words}
+        return {**self.shares, "words": sum(len(tree.tokens) for tree in self.gold)}
 
     def table(self) -> str:
-        return f"{self.words:,} words"
+        return f"{self.to_dict()['words']:,} words"

@@ -20,10 +20,7 @@ NO_ANSWER = -1, -1  # the span of a question that its window does not answer
 
 @dataclass
 class QuestionGroup:
-    """Questions to the same window, which is encoded once for all of them.
-
-    spans: first and last token of each answer from the window's beginning, or NO_ANSWER; none in prediction.
-    """
+    """Questions to the same window. spans: of answers, see `Batch`; none in prediction."""
 
     window: Window
     questions: list[Text]
@@ -35,7 +32,7 @@ class QuestionGroup:
 
 
 def question_groups(window: Window, questions: list[Text], spans: Sequence = ()) -> Iterator[QuestionGroup]:
-    """Groups of at most MAX_QUESTIONS."""
+    """Yield groups of at most MAX_QUESTIONS, for all of which the window is encoded once."""
     for k in range(0, len(questions), MAX_QUESTIONS):
         yield QuestionGroup(window, questions[k : k + MAX_QUESTIONS], list(spans[k : k + MAX_QUESTIONS]))
 
@@ -62,10 +59,10 @@ def training_groups(
         n_too_long += sum(id not in trained for id, *_ in answered)
     if not trained:
         raise UserError("No question to train on: no answer occurs in its passage.")
-    log.info(
-        f"{format_count(len(trained), 'questions')} with an answer to train on. Answers that begin or end within a word: "
-        f"{n_inexact:,}, not in their passage: {n_missing:,}, in no window: {n_too_long:,}"
+    faults = (
+        f"begin or end within a word: {n_inexact:,}, not in their passage: {n_missing:,}, in no window: {n_too_long:,}"
     )
+    log.info(f"{format_count(len(trained), 'questions')} with an answer to train on. Answers that {faults}")
     return groups
 
 
@@ -80,7 +77,7 @@ class Batch:
     questions: Rows  # Q questions
     passage_of: np.ndarray  # (Q,) int64 row of each question's window
     features: np.ndarray  # (Q, T, FEATURES) float32
-    spans: np.ndarray  # (Q, 2) int64, see `QuestionGroup`
+    spans: np.ndarray  # (Q, 2) int64, first and last token of each answer from the window's beginning, or NO_ANSWER
 
 
 def window_rows(windows: Sequence[Window]) -> Rows:

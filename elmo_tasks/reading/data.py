@@ -131,7 +131,7 @@ def _locate_answer(answer: str, start: int, text: str) -> int | None:
 
 
 class TokenisedPassage:
-    """A passage and its questions as tokens."""
+    """A passage and its questions as tokens. The passage must have words, its questions may have none."""
 
     def __init__(self, passage: Passage, tokeniser: Tokeniser):
         self.passage = passage
@@ -156,6 +156,7 @@ class TokenisedPassage:
 def tokenise_passages(passages: Iterable[Passage], tokeniser: Tokeniser) -> list[TokenisedPassage]:
     """Tokenise passages, of which each must have words."""
     tokenised = [TokenisedPassage(passage, tokeniser) for passage in passages]
-    if blank := [passage for passage in tokenised if not passage.text.tokens]:
-        raise UserError(f"The passage {blank[0].passage.text!r:.60} has no words.")
+    for passage in tokenised:
+        if not passage.text.tokens:
+            raise UserError(f"The passage {passage.passage.text!r:.60} has no words.")
     return tokenised

@@ -39,9 +39,7 @@ class ReaderSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings)
     word_dim: int = default(WordSettings, "word_dim", 100)
     hidden_dim: int = setting(100, "size of a GRU", below=MAX_SIZE, group="network", minimum=1)
     dropout: float = setting(0.2, "dropout of the network", below=1, group="network")
-    max_seq_len: int = setting(
-        512, "tokens per window; longer passages are read in several windows", group="network", minimum=1
-    )
+    max_seq_len: int = setting(512, "tokens per window; long passages have several", group="network", minimum=1)
     doc_stride: int = setting(256, "tokens between the starts of windows", group="network", minimum=1)
     max_answer_length: int = setting(50, "maximum tokens in an answer", group="network", minimum=1)
 
@@ -57,7 +55,7 @@ class BiDAF(nn.Layer):
     def __init__(self, settings: ReaderSettings, inputs: TokenInputs, no_answer: bool):
         super().__init__()
         self.inputs, hidden = inputs, settings.hidden_dim
-        dim, elmo_dim = 2 * hidden, inputs.elmo_dim if inputs.elmo else 0
+        dim, elmo_dim = 2 * hidden, inputs.elmo_dim
         self.context = nn.GRU(inputs.dim, hidden, direction="bidirect")
         self.projection = nn.Linear(dim + elmo_dim, dim)
         self.similarity = nn.LayerList([nn.Linear(dim, 1, bias_attr=False), nn.Linear(dim, 1)])

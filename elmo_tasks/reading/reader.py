@@ -9,8 +9,8 @@ import numpy as np
 from elmo_core.checks import check_number, check_texts
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_tasks.inputs import Rows, TokenInputs
+from elmo_core.text.tokens import Vocabulary
+from elmo_tasks.inputs import Rows
 from elmo_tasks.reading.batch import Batch, QuestionGroup, make_batch, question_groups, training_groups
 from elmo_tasks.reading.data import Passage, Question, TokenisedPassage, read_passages, tokenise_passages
 from elmo_tasks.reading.network import BiDAF, ReaderSettings
@@ -56,13 +56,11 @@ class Reader(Task[ReaderSettings]):
     # The task: an example is a group of questions in training, a passage in evaluation
 
     def build(self) -> BiDAF:
-        words = Vocabulary([*SPECIAL_TOKENS, *self.parts["words"]])
-        settings, places = self.settings, ("input", "output")
-        inputs = TokenInputs(settings, words, self.vectors, self.pretrained, settings.dropout, places)
-        return BiDAF(settings, inputs, self.parts["no_answer"])
+        inputs = self.make_inputs(dropout=self.settings.dropout, elmo_at=("input", "output"))
+        return BiDAF(self.settings, inputs, self.parts["no_answer"])
 
     def length(self, example: QuestionGroup) -> int:
-        return example.window.end - example.window.begin
+        return len(example.window.tokens)
 
     def rows(self, examples: Sequence[QuestionGroup | TokenisedPassage]) -> Rows:
         return Rows([], [text.sentences for example in examples for text in example.texts])
@@ -88,9 +86,8 @@ class Reader(Task[ReaderSettings]):
 
     # What users call
 
-    def evaluate(self, examples: Any) -> dict[str, Any]:
-        """Score the reader on examples, given as to `train`."""
-        return self.evaluated(tokenise_passages(read_passages(examples), self.tokeniser)).to_dict()
+    def read(self, data: Any) -> list[TokenisedPassage]:
+        return tokenise_passages(read_passages(data), self.tokeniser)
 
     def answer(self, question: str, passage: str, k: int = 1) -> list[Answer]:
         """Return the k best answers, best first. Their texts differ; they may overlap. One may be "", see `Answer`."""

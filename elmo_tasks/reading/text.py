@@ -17,8 +17,7 @@ EMPTY_QUESTION = "？"  # replaces a question without words
 TIE = 1e-4  # scores closer than this are equal: processors differ in the last digits
 
 
-@dataclass(frozen=True)
-class TokenSpan:
+class TokenSpan(NamedTuple):
     """Tokens from first to last, both included. exact: the characters looked up begin and end at token boundaries."""
 
     first: int

@@ -23,24 +23,14 @@ import numpy as np
 
 from elmo_core.checks import check_sentence
 from elmo_core.files import disk
-from elmo_core.messages import UserError, format_count, join_names, log
+from elmo_core.messages import UserError, join_names, log
 from elmo_core.text.language import AUTO, recognise
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokenise import Tokeniser
-from elmo_tasks.records import (
-    Label,
-    Record,
-    check_label,
-    check_text,
-    ending,
-    is_table,
-    read_records,
-    same_length,
-    table_records,
-    value_of,
-)
+from elmo_tasks import records
+from elmo_tasks.records import Label, Record, check_label, check_text, value_of
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.pieces import PieceSplitter
 from elmo_tasks.tagging.scheme import OUTSIDE, split_lac_label
@@ -62,15 +52,13 @@ class Sentence:
 
 @dataclass
 class SentenceReader:
-    """Reads labelled sentences. lang: of texts with spans; columns: of the tokens and the labels, if not the usual ones."""
+    """Reads labelled sentences, as the settings say."""
 
     settings: TaggerSettings
-    lang: str
-    columns: Sequence[str | int] | None = None
-    splitter: PieceSplitter | None = None  # of tagged words
+    splitter: PieceSplitter = field(default_factory=lambda: PieceSplitter((), whole=True))  # of tagged words
 
     def __post_init__(self):
-        columns, names = self.columns or self.settings.columns, self.settings.label_names
+        columns, names = self.settings.columns, self.settings.label_names
         self.columns = columns.split(",") if isinstance(columns, str) else columns
         if self.columns is not None and len(self.columns) != 2:
             raise UserError(f"`columns` is {columns!r}, expected two: of the tokens, and of the labels.")
@@ -79,54 +67,50 @@ class SentenceReader:
     def read(self, data: Any, name: str) -> list[Sentence]:
         """The sentences of a file, of a table, or of a pair of sentences and labels. name: of the argument."""
         if isinstance(data, str | Path):
-            sentences = self._read_file(Path(data))
-        elif is_table(data):
-            sentences = list(self._sentences_of(table_records(data, name)))
+            name, sentences = str(data), self._read_file(Path(data))
+        elif records.is_table(data):
+            sentences = self._of_records(records.table_records(data, name))
         else:
-            data = data if isinstance(data, tuple | list) and len(data) == 2 else (data, None)
-            tokens, labels = same_length(*data, (name, f"labels of {name}"))
-            pairs = enumerate(zip(tokens, labels, strict=True))
-            sentences = [self._sentence(check_sentence(a, k), b, f"{name} {k}") for k, (a, b) in pairs]
+            given = enumerate(records.labelled(data, name))
+            sentences = [self._sentence(check_sentence(x, k), labels, at) for k, (at, x, labels) in given]
         sentences = [sentence for sentence in sentences if sentence.tokens]
         if not sentences:
-            raise UserError(f"{data if isinstance(data, str | Path) else name}: there are no sentences with tokens.")
+            raise UserError(f"{name}: there are no sentences with tokens.")
         return sentences
 
     def read_unlabelled(self, path: Path) -> list[str | list[str]]:
         """The texts, or the tokens of sentences, of a file. Labels are left out, if it has any."""
         format_name, token = self.format_of(path), str(self.columns[0]) if self.columns else ""
         if format_name in ("json", "jsonl"):
-            records = list(read_records(path, (), format_name))
-            if all(isinstance(record.get(token or "text"), str) for _, record in records):
-                return [record[token or "text"] for _, record in records]
-            return [list(check_sentence(value_of(record, token or "tokens", where), 0)) for where, record in records]
-        if format_name in ("columns", "conllu") and not self.columns:
-            self.columns = (1, None) if format_name == "conllu" else (0, None)
+            values = list(records.read_records(path, (), format_name))
+            if all(isinstance(record.get(token or "text"), str) for _, record in values):
+                return [record[token or "text"] for _, record in values]
+            return [list(check_sentence(value_of(record, token or "tokens", where), 0)) for where, record in values]
+        self.columns = self.columns or ((1, None) if format_name == "conllu" else (0, None))
         return [sentence.tokens for sentence in self._read_file(path)]
 
     def format_of(self, path: Path) -> str:
-        return self.settings.data_format or BY_ENDING.get(ending(path), "columns")
+        return self.settings.data_format or BY_ENDING.get(records.ending(path), "columns")
 
-    def _read_file(self, path: Path) -> list[Sentence]:
+    def _read_file(self, path: Path) -> Iterator[Sentence]:
         disk.check_input(path, "labelled sentences")
         format_name = self.format_of(path)
         if format_name in ("columns", "conllu"):
-            return list(self._read_columns(path, format_name == "conllu"))
+            return self._read_columns(path, format_name == "conllu")
         if format_name in ("json", "jsonl"):
-            return list(self._sentences_of(read_records(path, (), format_name)))
+            return self._of_records(records.read_records(path, (), format_name))
         make = self._tagged if format_name == "tagged" else segmented_sentence
-        return [make(line, f"{path}:{k}") for k, line in enumerate(read_lines(path), 1)]
+        return (make(line, f"{path}:{k}") for k, line in enumerate(read_lines(path), 1))
 
     def _sentence(self, tokens: Sequence[str], labels: Any, where: str) -> Sentence:
         """Check tokens and labels. A label that is a number gets its name, if names are set."""
         if len(tokens) != len(labels):
-            counts = f"{format_count(len(tokens), 'tokens')} and {format_count(len(labels), 'labels')}"
-            raise UserError(f"{where}: {counts}, expected as many labels as tokens.")
+            raise UserError(f"{where}: {len(tokens)} tokens and {len(labels)} labels, expected as many.")
         tokens = [check_text(token, f"{where}, token {k}", "token") for k, token in enumerate(tokens)]
-        labels = [self._named(check_label(label, f"{where}, token {k}"), where) for k, label in enumerate(labels)]
-        return Sentence(tokens, labels, where)
+        return Sentence(tokens, [self._label(x, f"{where}, token {k}") for k, x in enumerate(labels)], where)
 
-    def _named(self, label: Label, where: str) -> Label:
+    def _label(self, value: Any, where: str) -> Label:
+        label = check_label(value, where)
         if not self.names or isinstance(label, str):
             return label
         if not 0 <= label < len(self.names):
@@ -150,72 +134,55 @@ class SentenceReader:
                 continue
             where, first = f"{path}:{number}", first if tokens else number
             columns = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
-            n = len(columns)
-            required = [k for k in (token, label) if k is not None]
+            n, required = len(columns), [k for k in (token, label) if k is not None]
             if not all(-n <= k < n for k in required) or len({k % n for k in required}) < len(required):
-                raise UserError(
-                    f"{where}: found {line!r:.60}, expected a token in column {token}, its label in {label}."
-                )
+                raise UserError(f"{where}: found {line!r:.60}, expected a token in column {token}, a label in {label}.")
             tokens.append(re.sub(r"\s+", "_", columns[token].strip(" ")) or "_")
             if label is not None:
-                labels.append(self._named(check_label(_number(columns[label].strip(), self.names), where), where))
+                text = columns[label].strip()
+                is_number = self.names and text.isdecimal() and text not in self.names
+                labels.append(self._label(int(text) if is_number else text, where))
 
     def _tagged(self, line: str, where: str) -> Sentence:
-        """The words of a line, split into labelled pieces."""
-        sentence, splitter = Sentence([], [], where), self.splitter or PieceSplitter((), whole=True)
+        """The words of a line, split into pieces with labels in LAC's scheme."""
+        sentence = Sentence([], [], where)
         for text in line.split():
             word, _, tag = text.rpartition("/")
             if not word or not tag:
                 raise UserError(f"{where}: {text!r:.60}, expected a word, a slash and its tag, as in 故事/n.")
-            if not splitter.whole and split_lac_label(tag)[1]:
+            if not self.splitter.whole and split_lac_label(tag)[1]:
                 raise UserError(f"{where}: the tag {tag!r} ends with -B or -I, as labels of pieces do. Rename it.")
-            tokens, labels = labelled_pieces(word, tag, splitter)
-            sentence.tokens += tokens
-            sentence.labels += labels
+            pieces = self.splitter.split(word)
+            is_whole = len(pieces) == 1 or tag == OUTSIDE
+            sentence.tokens += pieces
+            sentence.labels += [tag] * len(pieces) if is_whole else [f"{tag}-B", *[f"{tag}-I"] * (len(pieces) - 1)]
         return sentence
 
-    def _sentences_of(self, records: Iterator[Record]) -> Iterator[Sentence]:
+    def _of_records(self, given: Iterator[Record]) -> Iterator[Sentence]:
         """Yield the sentences of records of tokens and labels, or of texts and spans."""
-        records, faults = list(records), defaultdict(list)
+        given, faults, user_dict = list(given), defaultdict(list), self.settings.user_dict
         token, label = map(str, self.columns or ("", ""))
-        texts = [record[token or "text"] for _, record in records if isinstance(record.get(token or "text"), str)]
-        tokeniser = Tokeniser(self.lang, self._segment())
-        if texts and self.lang == AUTO:
-            language = recognise(texts)
-            tokeniser = Tokeniser("characters" if language == "zh" else language, self._segment())
-        for where, record in records:
+        texts = [record[token or "text"] for _, record in given if isinstance(record.get(token or "text"), str)]
+        language = self.settings.lang
+        if texts and language == AUTO:
+            language = recognise(texts).replace("zh", "characters")
+        tokeniser = Tokeniser(language, Segmenter.from_file(user_dict) if user_dict else None)
+        for where, record in given:
             if isinstance(text := record.get(token or "text"), str):
                 spans = find_spans(record, text, [label] if label else SPAN_KEYS, where)
                 yield from label_tokens(text, spans, tokeniser, where, faults)
                 continue
             tokens = check_sentence(value_of(record, token or "tokens", where), 0)
-            keys = [label] if label else [key for key in LABEL_KEYS if key in record] or ["labels"]
-            yield self._sentence(tokens, list(value_of(record, keys[0], where)), where)
+            key = label or next((key for key in LABEL_KEYS if key in record), "labels")
+            yield self._sentence(tokens, list(value_of(record, key, where)), where)
         for fault, places in faults.items():
             log.warning(f"{fault}: {len(places):,}. The first: {places[0]}")
-
-    def _segment(self) -> Segmenter | None:
-        return Segmenter.from_file(self.settings.user_dict) if self.settings.user_dict else None
-
-
-def _number(text: str, names: Sequence[str]) -> Label:
-    """A number, if these have names; else the text."""
-    return int(text) if names and text.isdecimal() and text not in names else text
-
-
-def labelled_pieces(word: str, tag: str, splitter: PieceSplitter) -> tuple[list[str], list[Label]]:
-    """The pieces of a word, and their labels in LAC's scheme."""
-    pieces = splitter.split(word)
-    if len(pieces) == 1 or tag == OUTSIDE:
-        return pieces, [tag] * len(pieces)
-    return pieces, [f"{tag}-B", *[f"{tag}-I"] * (len(pieces) - 1)]
 
 
 def segmented_sentence(line: str, where: str) -> Sentence:
     """The characters of a line of words."""
-    words = line.split()
-    labels = ["S" if len(word) == 1 else f"B{'M' * (len(word) - 2)}E" for word in words]
-    return Sentence(list("".join(words)), list("".join(labels)), where)
+    labels = ["S" if len(word) == 1 else f"B{'M' * (len(word) - 2)}E" for word in line.split()]
+    return Sentence(list("".join(line.split())), list("".join(labels)), where)
 
 
 def find_spans(record: Mapping[str, Any], text: str, keys: Sequence[str], where: str) -> list[CharSpan]:
@@ -242,7 +209,7 @@ def find_spans(record: Mapping[str, Any], text: str, keys: Sequence[str], where:
 def _span(item: Any) -> CharSpan:
     if isinstance(item, dict):
         begin, end = ("start_offset", "end_offset") if "start_offset" in item else ("start", "end")
-        item = item[begin], item[end], item["label"]
+        return item[begin], item[end], item["label"]
     begin, end, label = item
     return begin, end, label
 
@@ -275,11 +242,8 @@ def label_tokens(
         faults["spans without a token, left out"] += missing
 
 
-def warn_about_labels(labels: Sequence[Label], others: Mapping[str, Sequence[Sentence]]) -> None:
-    """Warn about labels that cannot be predicted. others: data to score, by name."""
-    for name, sentences in others.items():
-        if unknown := {label for sentence in sentences for label in sentence.labels}.difference(labels):
-            log.warning(
-                f"{name}: labels that do not occur in the training sentences, and cannot be predicted: "
-                f"{join_names(sorted(map(str, unknown)))}."
-            )
+def warn_about_labels(labels: Sequence[Label], sentences: Sequence[Sentence], name: str) -> None:
+    """Warn about labels that cannot be predicted."""
+    if unknown := {label for sentence in sentences for label in sentence.labels}.difference(labels):
+        names = join_names(sorted(map(str, unknown)))
+        log.warning(f"{name}: labels that do not occur in the training sentences, and cannot be predicted: {names}.")

@@ -69,9 +69,7 @@ class TaggerSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings)
     hidden_dim: int = setting(256, "size of a GRU or LSTM", below=MAX_SIZE, group="network", minimum=1)
     n_layers: int = setting(2, "bidirectional layers", below=101, group="network", minimum=1)
     dropout: float = setting(0.5, "dropout of the network", below=1, group="network")
-    crf_lr_factor: float = setting(
-        0.2, "learning rate of the CRF, relative to the learning rate", above=0, group="training"
-    )
+    crf_lr_factor: float = setting(0.2, "factor on the CRF's learning rate", above=0, group="training")
 
 
 @dataclass

@@ -15,8 +15,8 @@ from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.language import AUTO, HAN, SAMPLE, choose_language, recognise
 from elmo_core.text.segmenter import Segmenter, segmenter, warn_if_traditional
 from elmo_core.text.tokenise import CHINESE
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_tasks.inputs import PretrainedELMo, Rows, TokenInputs
+from elmo_core.text.tokens import Vocabulary
+from elmo_tasks.inputs import Rows
 from elmo_tasks.records import Label
 from elmo_tasks.tagging.data import Sentence, SentenceReader, warn_about_labels
 from elmo_tasks.tagging.network import Batch, TaggerNetwork, TaggerSettings
@@ -58,28 +58,36 @@ class Tagger(Task[TaggerSettings]):
     def read_training(cls, given, settings, pretrained):
         pieces = Vocabulary.from_file(Path(settings.pieces)).words if settings.pieces else None
         splitter = PieceSplitter(pieces or (pretrained.words if pretrained else ()), whole=pieces is None)
-        reader = SentenceReader(settings, settings.lang, splitter=splitter)
+        reader = SentenceReader(settings, splitter)
         data = {name: reader.read(part, name) for name, part in given.items()}
-        settings = resolve(settings, reader, data["sentences"], given["sentences"], pretrained)
+        source, sentences, scheme = given["sentences"], data["sentences"], settings.scheme
+        check_scheme(((f"{s.where}, token {k}", x) for s in sentences for k, x in enumerate(s.labels)), scheme)
+        if scheme == "auto":
+            is_tagged = isinstance(source, str | Path) and reader.format_of(Path(source)) == "tagged"
+            scheme = "lac" if is_tagged else detect_scheme(sentence.labels for sentence in sentences)
+        tokens = [token for sentence in sentences for token in sentence.tokens]
+        lang = detect_language(tokens, settings.lang, pretrained.words if pretrained else ())
+        user_dict = Segmenter.from_file(settings.user_dict).entries if settings.user_dict else None
+        if user_dict and lang != "zh" and settings.unit != "jieba":
+            raise UserError("`user_dict` has no effect without `lang=zh` or `unit=jieba`.")
+        settings = replace(settings, scheme=scheme, lang=lang, user_dict=user_dict, label_names=reader.names or None)
         data = with_dev(data, settings)
         parts = {**make_parts(data["train"], settings), "pieces": pieces}
         labels = parts["labels"]
         if settings.scheme == "lac" and pretrained and not pieces and any(str(label)[-2:] == "-I" for label in labels):
             parts["pieces"] = list(pretrained.words) or parts["words"]
-        warn_about_labels(labels, {name: data[name] for name in data if name != "train"})
+        for name in data.keys() - {"train"}:
+            warn_about_labels(labels, data[name], name)
         warn_about_transitions(data["train"], labels, settings.scheme)
-        log.info(
-            f"{len(data['train']):,} training and {format_count(len(data['dev']), 'dev sentences')}, {len(labels)} labels, "
-            f"scheme {settings.scheme}; raw text is tokenised with `lang={settings.lang}`"
-        )
+        counts = [format_count(len(part), f"{name} sentences") for name, part in data.items()]
+        log.info(f"{', '.join(counts)}; {len(labels)} labels, scheme {settings.scheme}; `lang={settings.lang}`")
         return settings, parts, data
 
     # The task
 
     def build(self) -> TaggerNetwork:
-        settings, words = self.settings, Vocabulary([*SPECIAL_TOKENS, *self.parts["words"]])
-        places = settings.elmo_at.split(",")
-        inputs = TokenInputs(settings, words, self.vectors, self.pretrained, settings.dropout, places)
+        settings = self.settings
+        inputs = self.make_inputs(dropout=settings.dropout, elmo_at=settings.elmo_at.split(","))
         return TaggerNetwork(settings, inputs, self.labels)
 
     def rows(self, examples: Sequence[Sentence]) -> Rows:
@@ -99,17 +107,13 @@ class Tagger(Task[TaggerSettings]):
 
     def decode(self, batch: Batch) -> list[Prediction]:
         paths, emissions = self.network.decode(batch.rows)
-        if not np.isfinite(emissions).all():
-            raise UserError("the tagger's scores are not finite: use a lower `lr`.")
         return [Prediction(path, x[: len(path)]) for path, x in zip(paths, emissions, strict=True)]
 
     def measure(self, examples: Sequence[Sentence], predictions: Sequence[Prediction]) -> Score:
         of_words = are_of_words(self.labels, self.settings.scheme)
-        score, known = Score(scheme=self.settings.scheme, of_words=of_words), set(self.parts["words"])
-        if of_words:
-            known = set(self.parts["known"])
+        score = Score(self.settings.scheme, of_words, set(self.parts["known" if of_words else "words"]))
         for sentence, prediction in zip(examples, predictions, strict=True):
-            score.add(sentence.tokens, sentence.labels, self.names(prediction), known)
+            score.add(sentence.tokens, sentence.labels, self.names(prediction))
         return score
 
     # What users call
@@ -123,26 +127,10 @@ class Tagger(Task[TaggerSettings]):
     def label_ids(self) -> dict[Label, int]:
         return {label: k for k, label in enumerate(self.labels)}
 
-    def evaluate(
-        self,
-        sentences: Any,
-        labels: Sequence[Sequence[Label]] | None = None,
-        *,
-        columns: Sequence[str | int] | None = None,
-    ) -> dict[str, Any]:
-        """Score the tagger on sentences and their labels, given as to `train`. columns: if not those of the training."""
-        return self.evaluated(self.read(sentences, labels, columns)).to_dict()
-
-    def read(self, sentences: Any, labels: Any = None, columns: Sequence[str | int] | None = None) -> list[Sentence]:
-        """Read labelled sentences as in training."""
-        reader = SentenceReader(self.settings, self.settings.lang, columns, self.piece_splitter)
-        data = reader.read((sentences, labels) if labels is not None else sentences, "sentences")
-        warn_about_labels(self.labels, {"the data": data})
-        return data
-
-    def read_unlabelled(self, path: Path, columns: Sequence[str | int] | None = None) -> list[str | list[str]]:
-        """Read the texts, or the sentences of tokens, of a file whose labels, if it has any, are left out."""
-        return SentenceReader(self.settings, self.settings.lang, columns, self.piece_splitter).read_unlabelled(path)
+    def read(self, data: Any) -> list[Sentence]:
+        sentences = SentenceReader(self.settings, self.piece_splitter).read(data, "sentences")
+        warn_about_labels(self.labels, sentences, "the data")
+        return sentences
 
     @overload
     def predict(self, sentences: Iterator[Tokens]) -> Iterator[list[Label]]: ...
@@ -219,28 +207,6 @@ class Tagger(Task[TaggerSettings]):
         return [self.labels[k] for k in prediction.path]
 
 
-def resolve(
-    settings: TaggerSettings,
-    reader: SentenceReader,
-    train: Sequence[Sentence],
-    source: Any,
-    pretrained: PretrainedELMo | None,
-) -> TaggerSettings:
-    """The settings with what the training data tell: scheme and language; and with the lines of files."""
-    places = ((f"{s.where}, token {k}", label) for s in train for k, label in enumerate(s.labels))
-    check_scheme(places, settings.scheme)
-    scheme = settings.scheme
-    if scheme == "auto":
-        is_tagged = isinstance(source, str | Path) and reader.format_of(Path(source)) == "tagged"
-        scheme = "lac" if is_tagged else detect_scheme(sentence.labels for sentence in train)
-    tokens = [token for sentence in train for token in sentence.tokens]
-    lang = detect_language(tokens, settings.lang, pretrained.words if pretrained else ())
-    user_dict = Segmenter.from_file(settings.user_dict).entries if settings.user_dict else None
-    if user_dict and lang != "zh" and settings.unit != "jieba":
-        raise UserError("`user_dict` has no effect without `lang=zh` or `unit=jieba`.")
-    return replace(settings, scheme=scheme, lang=lang, user_dict=user_dict, label_names=reader.names or None)
-
-
 def detect_language(tokens: Sequence[str], lang: str, words: Sequence[str] = ()) -> str:
     """How raw text has to be split into tokens like these: as `lang` says or, if it is "auto", into Chinese characters or
     as `recognise` says. words: see there.
@@ -279,17 +245,14 @@ def warn_about_transitions(train: Sequence[Sentence], labels: Sequence[Label], s
             before, label = ["the beginning", *sentence.labels, "the end"][faults[0] :][:2]
             broken.append(f"{label} after {before} in the sentence at {sentence.where}")
     if broken:
-        log.warning(
-            f"{len(broken):,} of {format_count(len(train), 'training sentences')} break the rules of the scheme {scheme}, "
-            f"which predictions never do: are there mistakes in the labels, or is `scheme` wrong? The first: {broken[0]}."
-        )
+        faults = f"{len(broken):,} of {len(train):,} training sentences break the rules of the scheme {scheme}"
+        log.warning(f"{faults}. Is it wrong, or are there mistakes in the labels? The first: {broken[0]}.")
 
 
 def _limited(tokens: Tokens) -> Sentence:
     """An example to predict. Raise if it is too long for the memory."""
     if len(tokens) > MAX_TOKENS:
         raise UserError(
-            f"the sentence that begins with {' '.join(tokens[:5])!r:.60} has {len(tokens):,} tokens, expected at most "
-            f"{MAX_TOKENS:,}. Split it, for example into sentences."
+            f"a sentence has {len(tokens):,} tokens, expected at most {MAX_TOKENS:,}. Split it: {tokens[:5]}..."
         )
     return Sentence(list(tokens), None)

@@ -19,7 +19,7 @@ def texts(path):
 
 
 def sentences(data_format):
-    return lambda path: SentenceReader(TaggerSettings(data_format=data_format), "auto").read(path, "sentences")
+    return lambda path: SentenceReader(TaggerSettings(data_format=data_format)).read(path, "sentences")
 
 
 def passages(path):
@@ -53,5 +53,5 @@ def test_the_converters_of_the_page(tmp_path):
     task = {"data": {"text": "Ann ran."}, "annotations": [{"result": values}]}
     (made,) = functions["from_label_studio"]([task])
     lines = functions["from_lines"](["Ann ran .\tB-PER O O\n"])
-    expected = SentenceReader(TaggerSettings(), "en").read(list(lines), "sentences")
-    assert SentenceReader(TaggerSettings(), "en").read([made], "sentences") == expected
+    expected = SentenceReader(TaggerSettings(lang="en")).read(list(lines), "sentences")
+    assert SentenceReader(TaggerSettings(lang="en")).read([made], "sentences") == expected

@@ -84,9 +84,7 @@ def test_conllu_is_written_as_it_was_read(tmp_path):
 def test_scores_of_hand_worked_trees():
     gold = Tree(list("abcd"), [2, 0, 2, 3], ["det", "root", "nmod:poss", "punct"], ["D", "V", "N", "P"])
     tree = Tree(list("abcd"), [2, 0, 2, 2], ["amod", "root", "nmod", "punct"], ["D", "V", "N", "N"])
-    score = Score(with_tags=True)
-    score.add(gold, tree)
-    score.add(gold, gold)
+    score = Score([gold, gold], [tree, gold])
     assert score.to_dict() == {"uas": 7 / 8, "las": 6 / 8, "upos": 7 / 8, "words": 8}
 
 

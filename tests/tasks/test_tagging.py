@@ -16,7 +16,7 @@ SPANS = {"text": "Ann saw Rome", "label": [[0, 3, "PER"], [8, 12, "LOC"]]}
 
 def read(path, content: str, **settings) -> list[tuple[list, list]]:
     path.write_text(content, encoding="utf-8")
-    sentences = SentenceReader(TaggerSettings(**settings), "none").read(path, "data")
+    sentences = SentenceReader(TaggerSettings(lang="none", **settings)).read(path, "data")
     return [(sentence.tokens, sentence.labels) for sentence in sentences]
 
 
