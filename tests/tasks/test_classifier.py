@@ -18,6 +18,8 @@ from sklearn.utils.estimator_checks import check_estimator
 import run_finetune
 import word2vec_base
 from elmo import ELMo
+from elmo_core.machine import versions
+from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
 from elmo_tasks import Classifier, ClassifierSettings, ELMoClassifier
 from elmo_tasks.classification.data import TextReader, hold_out
@@ -210,6 +212,8 @@ def test_tuning_begins_with_the_first_model_and_changes_elmo(small_weights):
 
 @pytest.mark.parametrize("stop", [1, 6, 7, 8])
 def test_resumed_training_is_the_same(tmp_path, small_weights, stop):
+    if not versions.random_states(paddle):
+        pytest.skip(f"paddle {paddle.__version__} hides the state of its random generator, which dropout draws from")
     settings = replace(SETTINGS, elmo=small_weights["char"], elmo_trainable=True, tune_epochs=2, dropout=0.3)
     epochs = []
 

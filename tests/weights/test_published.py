@@ -392,6 +392,7 @@ def tar_of(name: str, kind: bytes, link: str = "") -> bytes:
         tar_of("a", tarfile.REGTYPE)[:-20],
         zipped({"a": bytes(range(256)) * 99})[:-2],
     ],
+    ids=["up", "root", "tar up", "tar root", "symbolic link", "hard link", "pipe", "cut tar", "cut"],  # not their dates
 )
 def test_an_archive_writes_only_into_its_folder(content, tmp_path):
     (tmp_path / "archive").write_bytes(content)
