@@ -65,14 +65,13 @@ def _read_values(path: Path, is_one: bool) -> Iterator[tuple[str, Any]]:
         )
         return
     for number, line in enumerate(lines, 1):
-        try:
-            value = parse_json(line) if line.strip() else None
-        except (ValueError, RecursionError) as error:
-            if isinstance(error, UserError):
-                raise
-            raise UserError(f"{path}:{number}: invalid JSON ({error}), expected an object per line.") from error
         if line.strip():
-            yield f"{path}:{number}", value
+            try:
+                yield f"{path}:{number}", parse_json(line)
+            except UserError:
+                raise
+            except (ValueError, RecursionError) as error:
+                raise UserError(f"{path}:{number}: invalid JSON ({error}), expected an object per line.") from error
 
 
 def _read_table(path: Path, names: Sequence[str] | None, unnamed: Sequence[str]) -> Iterator[Record]:

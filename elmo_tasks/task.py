@@ -392,11 +392,10 @@ class Task(Generic[S]):
     def card(self) -> str:
         """The model card: what the model was trained on and how, its scores, how to use it."""
         name, scores = self.folder.name if self.folder else self.name, self.scores
-        lines = [f"- labels: {join_names(list(map(str, self.parts['labels'])), 50)}"] if "labels" in self.parts else []
+        lines = [f"- settings other than the defaults: {json.dumps(self.settings.changed(), ensure_ascii=False)}"]
+        lines += [f"- labels: {join_names(list(map(str, self.parts['labels'])), 50)}"] if "labels" in self.parts else []
         lines += [f"- ELMo: {self.pretrained.name or f'in {ELMO}/'}"] if self.pretrained else []
         lines += [f"- examples: {', '.join(f'{n:,} {part}' for part, n in scores['sizes'].items())}"] if scores else []
-        settings = json.dumps(self.settings.changed(), ensure_ascii=False)
-        lines.append(f"- settings other than the defaults: {settings}")
         rows = [f"| {part} | {summary.strip()} |" for part, summary in scores.get("summary", {}).items()]
         call = self.example.format(text=EXAMPLES.get(self.settings.lang, "A short text."))
         values = {"name": name, "task": self.name, "cls": type(self).__name__, "call": call}

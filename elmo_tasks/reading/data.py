@@ -136,7 +136,9 @@ class TokenisedPassage:
     def __init__(self, passage: Passage, tokeniser: Tokeniser):
         self.passage = passage
         self.text = Text.from_string(passage.text, tokeniser)
-        self.questions = [(question, Text.from_question(question.text, tokeniser)) for question in passage.questions]
+        texts = (Text.from_string(question.text, tokeniser) for question in passage.questions)
+        empty = Text.from_string("？", tokeniser)  # replaces a question without words
+        self.questions = [(q, x if x.tokens else empty) for q, x in zip(passage.questions, texts, strict=True)]
 
     def __repr__(self) -> str:
         return repr(self.passage)

@@ -13,7 +13,6 @@ import numpy as np
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.tokenise import Tokeniser
 
-EMPTY_QUESTION = "？"  # replaces a question without words
 TIE = 1e-4  # scores closer than this are equal: processors differ in the last digits
 
 
@@ -42,12 +41,6 @@ class Text:
             offsets.append(token_offsets(list(chain.from_iterable(in_line)), line) + begin)
             begin += len(line) + 1
         return cls(text, split, np.concatenate(offsets))
-
-    @classmethod
-    def from_question(cls, text: str, tokeniser: Tokeniser) -> "Text":
-        """The same. A question without words becomes a question mark."""
-        question = cls.from_string(text, tokeniser)
-        return question if question.tokens else cls.from_string(EMPTY_QUESTION, tokeniser)
 
     @cached_property
     def tokens(self) -> list[str]:

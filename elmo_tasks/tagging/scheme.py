@@ -85,10 +85,8 @@ def check_scheme(labels: Iterable[tuple[str, Label]], scheme: str) -> None:
     if wrong and (scheme != "auto" or len(wrong) <= 0.1 * (n + len(wrong))):
         where, label = wrong[0]
         names = join_names(sorted({repr(label) for _, label in wrong}), 5)
-        raise UserError(
-            f"{where}: the label {label!r} is no label of a span, as B-PER and O are, but {n:,} others are. Correct it, or "
-            f"set `scheme=plain`. There are {len(wrong):,} such labels: {names}."
-        )
+        found = f"the label {label!r} is no label of a span, as B-PER and O are, but {n:,} others are"
+        raise UserError(f"{where}: {found}. Correct it, or set `scheme=plain`. {len(wrong):,} are such: {names}.")
 
 
 def detect_scheme(sentences: Iterable[Sequence[Label]]) -> str:

@@ -140,7 +140,7 @@ class Tagger(Task[TaggerSettings]):
         """Return the labels of each sentence's tokens; none for an empty sentence. Of an iterator, yield them."""
 
         def predict(sentences: Iterable[Tokens], window: float | None) -> Iterator[list[Label]]:
-            lines = (Line.from_tokens(list(tokens)) for tokens in checked(sentences))
+            lines = map(Line.from_tokens, map(list, checked(sentences)))
             return (labels for _, labels, _ in self.tagged(lines, "", window))
 
         return as_given(sentences, "sentences", predict)
