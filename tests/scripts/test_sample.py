@@ -99,7 +99,7 @@ def test_a_trained_models_surprisal_is_like_the_true_one(tmp_path):
         "filters": None,
     }
     optimizer = {"optimizer": "adam", "lr": 0.02, "warmup_steps": 10, "dropout": 0, "n_negative_samples": 0}
-    runs.pretrain(runs.flags(DATA, tmp_path, max_steps=150, **data, **sizes, **optimizer))
+    runs.pretrain(runs.flags(DATA, tmp_path, max_steps=300, **data, **sizes, **optimizer))
     with (DATA / "dev" / "dev-00000-of-00002").open(encoding="utf-8") as file:
         sentences = [line.split() for line in islice(file, 200)]
     embedder, automaton = ELMoEmbedder(tmp_path, 8, "cpu", carry_state=True), Automaton(read_grammar(), "sample")
