@@ -55,7 +55,7 @@ def _read_values(path: Path, is_one: bool) -> Iterator[tuple[str, Any]]:
     lines = list(read_lines(path)) if is_one else read_lines(path)
     try:
         value = parse_json("\n".join(lines)) if is_one else None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         if isinstance(error, UserError):
             raise
         is_one = False  # an object per line, in a file that is called .json
@@ -70,7 +70,7 @@ def _read_values(path: Path, is_one: bool) -> Iterator[tuple[str, Any]]:
                 yield f"{path}:{number}", parse_json(line)
             except UserError:
                 raise
-            except (ValueError, RecursionError) as error:
+            except ValueError as error:
                 raise UserError(f"{path}:{number}: invalid JSON ({error}), expected an object per line.") from error
 
 

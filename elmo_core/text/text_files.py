@@ -102,13 +102,16 @@ def _likely_encoding(data: bytes) -> str | None:
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON. Lone surrogates in the strings of objects become U+FFFD."""
+    """Parse JSON; raise a ValueError if it is none. Lone surrogates in the strings of objects become U+FFFD."""
 
     def whole(value: Any) -> Any:
         is_text = isinstance(value, str)
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if is_text else value
 
-    return json.loads(text, object_pairs_hook=lambda pairs: {name: whole(value) for name, value in pairs})
+    try:
+        return json.loads(text, object_pairs_hook=lambda pairs: {name: whole(value) for name, value in pairs})
+    except RecursionError as error:
+        raise ValueError("brackets within brackets, more than a thousand") from error
 
 
 def write_table(path: Path | None, rows: Iterable[Sequence[object]]) -> None:

@@ -90,7 +90,8 @@ def two_ranks(corpus, finished, tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
 
     def kind(name, input, optimizer, **changes):
-        return runs.flags(corpus, folder / f"{name}-{input}-{optimizer}", input=input, optimizer=optimizer, **changes)
+        save_dir = folder / f"{name}-{input}-{optimizer}"
+        return runs.flags(corpus, save_dir, input=input, optimizer=optimizer, keep=20, **changes)
 
     def run(jobs):
         processes = runs.start_ranks("tests/support/rank_runs.py", [json.dumps(jobs)], folder)
