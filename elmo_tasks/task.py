@@ -197,8 +197,8 @@ class Task(Generic[S]):
             check_folder(Path(save_dir), cls.name, overwrite, resume)
         settings = settings or cls.settings_type()
         pretrained = PretrainedELMo.load(settings.elmo)
-        given = {cls.data_name: data if labels is None else (data, labels), "dev": dev, "test": test}
-        given = {name: part for name, part in given.items() if part is not None}
+        given = {name: part for name, part in (("dev", dev), ("test", test)) if part is not None}
+        given = {cls.data_name: data if labels is None else (data, labels), **given}
         settings, parts, examples = cls.read_training(given, settings, pretrained)
         vectors = None
         if settings.word_vectors:

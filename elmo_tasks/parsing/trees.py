@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from elmo_core.checks import describe
 from elmo_core.display.terminal import display_width, pad
 from elmo_core.files import disk
 from elmo_core.messages import UserError
@@ -82,6 +83,8 @@ def _text(x: float, y: float, text: str, attributes: str = "") -> str:
 
 def read_conllu(path: str | Path, is_gold: bool = True) -> Iterator[Tree]:
     """Yield the sentences of a file. is_gold: with their trees, which each must have."""
+    if not isinstance(path, str | Path):
+        raise TypeError(f"found {describe(path)}, expected a treebank: a file in CoNLL-U.")
     disk.check_input(Path(path), "a treebank in CoNLL-U")
     tree = None
     for has_words, group in groupby(enumerate(read_lines(Path(path)), 1), lambda pair: bool(pair[1].strip())):

@@ -113,6 +113,12 @@ def test_a_treebanks_mistakes_are_named(tmp_path, change, pattern):
         list(read_conllu(tmp_path / "x.conllu"))
 
 
+@pytest.mark.parametrize("treebank", [[["the", "dog"]], None, 3])
+def test_what_is_no_file_is_named(treebank):
+    with pytest.raises(TypeError, match="CoNLL-U"):
+        Parser.train(treebank)
+
+
 @pytest.mark.parametrize("kind", [None, "char"])
 def test_a_parser_learns_is_moved_and_parses_raw_text(treebank, checkpoints, tmp_path, kind):
     few = {"epochs": 40, "patience": 0, "lr": 0.01, "word_dim": 8, "hidden_dim": 8, "arc_dim": 8, "label_dim": 6}
