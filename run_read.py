@@ -8,7 +8,7 @@
 The files are JSON as in SQuAD and CMRC 2018, or as Hugging Face's datasets writes them. The network is BiDAF with ELMo at
 the input and at the output of its encoder. --dev_file selects the epoch with the highest F1. Exact match (EM) and F1 are
 computed as in CMRC 2018's evaluator for Chinese, and as in SQuAD's for other languages. If questions of the training data
-have no answer, as in SQuAD 2, the reader may find none: an empty text. How readily is chosen on --dev_file.
+have no answer, as in SQuAD 2, the reader may find none: an empty text.
 """
 
 import argparse

@@ -90,7 +90,6 @@ class Task(Generic[S]):
     scores: dict[str, Any]  # of `train`
     results: Mapping[str, Score] = MappingProxyType({})  # of `train`, by part of the data
     folder: Path | None = None
-    dev: Sequence[Any] = ()  # during a training
     _identity: dict[str, Any] | None = None  # of the training
 
     def __init__(self, folder: str | Path, device: str = "auto", precision: str = "float32"):
@@ -232,11 +231,11 @@ class Task(Generic[S]):
 
         save_dir: locked and checked by `training_folder`. If `resume` finds the finished model there, that is returned.
         """
-        train, self.dev = data["train"], data["dev"]
+        train, dev = data["train"], data["dev"]
         if self.pretrained is None:
             log.info("training without ELMo: `elmo` is not set")
         with runtime.on_device(self.device):
-            self._identity = training_identity(self, train, self.dev)
+            self._identity = training_identity(self, train, dev)
             if resume and save_dir and (save_dir / CONFIG).exists() and not list(save_dir.glob(STATE.format("*"))):
                 finished = type(self)(save_dir, self.device, self.precision)
                 check_identity(save_dir, finished._identity or {}, self._identity)
@@ -246,7 +245,7 @@ class Task(Generic[S]):
             inputs.cache(map(self.rows, data.values()))
             self.prepare(train)
             for number, settings in enumerate(self.phases(), 1):
-                best = fit(self, train, self.dev, settings, save_dir, resume, progress, number)
+                best = fit(self, train, dev, settings, save_dir, resume, progress, number)
             self.results = {"dev": best.score, **({"test": self.evaluated(data["test"])} if "test" in data else {})}
         if inputs.elmo and not (self.pretrained and self.pretrained.layer):
             inputs.elmo.clear_cache()  # of the training texts: it may hold gigabytes
@@ -254,7 +253,6 @@ class Task(Generic[S]):
         values = {"epoch": best.epoch, "seconds": best.seconds, "sizes": sizes, "mixes": inputs.mix_weights()}
         values |= {part: score.to_dict() for part, score in self.results.items()}
         self.scores = values | {"summary": {part: score.summary for part, score in self.results.items()}}
-        self.dev = ()
         if save_dir:
             self._write(save_dir)
         return self

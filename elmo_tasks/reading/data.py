@@ -144,8 +144,13 @@ class TokenisedPassage:
         return repr(self.passage)
 
     @property
+    def asked(self) -> list[Text]:
+        """The texts of the questions."""
+        return [text for _, text in self.questions]
+
+    @property
     def texts(self) -> list[Text]:
-        return [self.text, *(text for _, text in self.questions)]
+        return [self.text, *self.asked]
 
     def spans(self) -> Iterator[tuple[Question, Text, TokenSpan | None]]:
         """Each question with the tokens of its first answer that occurs in the passage."""

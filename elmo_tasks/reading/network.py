@@ -64,14 +64,7 @@ class BiDAF(nn.Layer):
         self.model = nn.GRU(dim, hidden, direction="bidirect")
         self.ends = nn.Linear(2 * dim, 2)
         self.dropout = nn.Dropout(settings.dropout)
-        self.no_answer = None
-        if no_answer:
-            self.no_answer = self.create_parameter([2], default_initializer=nn.initializer.Constant(0.0))
-            self.register_buffer("threshold", paddle.zeros([1]))
-
-    def no_answer_score(self) -> float | None:
-        """The score of no answer, comparable with sums of two logits, if questions may have none."""
-        return self.no_answer.sum().item() + self.threshold.item() if self.no_answer is not None else None
+        self.no_answer = self.create_parameter([2], is_bias=True) if no_answer else None
 
     def forward(self, batch: Batch) -> paddle.Tensor:
         """Logits (Q, 2, T) of the answer's first and last token. They do not depend on the batch."""

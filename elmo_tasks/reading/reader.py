@@ -1,21 +1,20 @@
 """A reader: its training, and the answers that it finds."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, tee
+from itertools import chain, islice
 from typing import Any, overload
 
 import numpy as np
 
 from elmo_core.checks import check_number, check_texts
-from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.inputs import Rows
 from elmo_tasks.reading.batch import Batch, QuestionGroup, make_batch, question_groups, training_groups
 from elmo_tasks.reading.data import Passage, Question, TokenisedPassage, read_passages, tokenise_passages
 from elmo_tasks.reading.network import BiDAF, ReaderSettings
-from elmo_tasks.reading.score import Scores, best_threshold, score
-from elmo_tasks.reading.text import Answer, Text, best_answers, span_scores, windows
+from elmo_tasks.reading.score import Scores, score
+from elmo_tasks.reading.text import Answer, Window, best_answers, span_scores, windows
 from elmo_tasks.task import Task, as_given, resolve_language, with_dev
 
 MIN_COUNT = 2  # of a word in the training data, else it is unknown
@@ -79,8 +78,6 @@ class Reader(Task[ReaderSettings]):
         return [logits[batch.passage_of == k, :, :n] for k, n in enumerate(lengths)]
 
     def evaluated(self, examples: Sequence[TokenisedPassage]) -> Scores:
-        if self.parts["no_answer"] and examples is self.dev:
-            self.choose_threshold(examples)
         answers = {id: some[0].text for id, some in self.best(examples, 1).items()}
         return score([passage.passage for passage in examples], answers, self.settings.lang)
 
@@ -114,42 +111,22 @@ class Reader(Task[ReaderSettings]):
             answers = self.best([passage for passage in passages if passage.text.tokens], k)
             yield from (answers.get(str(number), []) for number in range(len(some)))
 
-    def best(self, passages: Iterable[TokenisedPassage], k: int) -> dict[str, list[Answer]]:
+    def best(self, passages: Sequence[TokenisedPassage], k: int) -> dict[str, list[Answer]]:
         """The k best answers to each question over all windows of its passage, by its id."""
-        no_answer = self.network.no_answer_score()
-        return {id: best_answers(text, scores, k, no_answer) for id, text, scores in self._scores(passages)}
-
-    def _scores(self, passages: Iterable[TokenisedPassage]) -> Iterator[tuple[str, Text, np.ndarray]]:
-        """Yield each question's id and passage, and the scores of all spans of that."""
-        passages, copies = tee(passages)
-        logits = self.predictions(group for passage in copies for group in self._groups(passage))
+        groups = (group for p in passages for window in self._windows(p) for group in question_groups(window, p.asked))
+        logits = chain.from_iterable(self.predictions(groups))  # of each passage, window and question, (2, T)
+        no_answer = self.network.no_answer.sum().item() if self.parts["no_answer"] else None
+        answers = {}
         for passage in passages:
             n_tokens = len(passage.text.tokens)
             longest = min(self.settings.max_answer_length, self.settings.max_seq_len, n_tokens)
             scores = np.full((len(passage.questions), n_tokens, longest), -np.inf, np.float32)
-            done = 0  # questions to the present window
-            for group in self._groups(passage):
-                done = 0 if done == len(scores) else done
-                for row in next(logits):
-                    in_window = scores[done, group.window.begin : group.window.end]
-                    np.maximum(in_window, span_scores(row, longest), out=in_window)
-                    done += 1
-            yield from ((q.id, passage.text, x) for (q, _), x in zip(passage.questions, scores, strict=True))
+            for window in self._windows(passage):
+                for spans in scores[:, window.begin : window.end]:
+                    np.maximum(spans, span_scores(next(logits), longest), out=spans)
+            for (question, _), spans in zip(passage.questions, scores, strict=True):
+                answers[question.id] = best_answers(passage.text, spans, k, no_answer)
+        return answers
 
-    def _groups(self, passage: TokenisedPassage) -> Iterator[QuestionGroup]:
-        questions = [text for _, text in passage.questions]
-        for window in windows(passage.text, self.settings.max_seq_len, self.settings.doc_stride):
-            yield from question_groups(window, questions)
-
-    def choose_threshold(self, passages: Sequence[TokenisedPassage]) -> None:
-        """From now on, prefer no answer where that makes F1 on these passages highest."""
-        self.network.threshold.set_value(paddle.zeros([1]))
-        no_answer, spans, margins = self.network.no_answer_score(), {}, {}
-        for id, text, scores in self._scores(passages):
-            margins[id] = float(scores.max()) - no_answer
-            spans[id] = best_answers(text, scores, 1)[0].text
-        plain, language = [passage.passage for passage in passages], self.settings.lang
-        ids = [question.id for passage in plain for question in passage.questions]
-        gains = score(plain, spans, language).f1 - score(plain, dict.fromkeys(ids, ""), language).f1
-        threshold = best_threshold(gains, np.array([margins[id] for id in ids]))
-        self.network.threshold.set_value(paddle.to_tensor([threshold]))
+    def _windows(self, passage: TokenisedPassage) -> list[Window]:
+        return windows(passage.text, self.settings.max_seq_len, self.settings.doc_stride)

@@ -47,11 +47,10 @@ def _f1(common: int, n_answer: int, n_predicted: int) -> float:
 
 @dataclass
 class Scores:
-    """Exact match, F1, and whether the passage has an answer, per question, in order: (Q,)."""
+    """Exact match and F1 per question, in order: (Q,)."""
 
     exact: np.ndarray
     f1: np.ndarray
-    has_answer: np.ndarray
 
     @property
     def value(self) -> float:
@@ -63,23 +62,10 @@ class Scores:
         return f"EM {self.exact.mean():6.2%}  F1 {self.value:6.2%}"
 
     def to_dict(self) -> dict[str, float | int]:
-        """The means; if some questions have no answer, also those that SQuAD 2's evaluator prints."""
-        values = {"exact": float(self.exact.mean()), "f1": self.value, "questions": len(self.f1)}
-        for part, rows in self._parts().items():
-            means = {f"{part}_{name}": float(getattr(self, name)[rows].mean()) for name in ("exact", "f1")}
-            values |= {**means, f"{part}_total": int(rows.sum())}
-        return values
-
-    def _parts(self) -> dict[str, np.ndarray]:
-        """Split the questions into those with and without an answer, if any has none."""
-        parts = {"HasAns": self.has_answer, "NoAns": ~self.has_answer}
-        return {name: rows for name, rows in parts.items() if rows.any() and not self.has_answer.all()}
+        return {"exact": float(self.exact.mean()), "f1": self.value, "questions": len(self.f1)}
 
     def table(self) -> str:
-        lines = [f"{format_count(len(self.f1), 'questions')}"]
-        for name, rows in self._parts().items():
-            lines.append(f"{name}  EM {self.exact[rows].mean():.2%}  F1 {self.f1[rows].mean():.2%}  {rows.sum():,}")
-        return "\n".join(lines)
+        return format_count(len(self.f1), "questions")
 
 
 def score(passages: Sequence[Passage], predictions: Mapping[str, str], language: str) -> Scores:
@@ -95,24 +81,11 @@ def score(passages: Sequence[Passage], predictions: Mapping[str, str], language:
         predicted, answers = predictions[question.id], question.answers
         if may_lack and not (answers := list(filter(normalised, answers))):
             is_right = float(not normalised(predicted))
-            rows.append((is_right, is_right, bool(question.answers)))
+            rows.append((is_right, is_right))
             continue
         exact = bool(predicted) and any(normalised(predicted) == normalised(answer) for answer in answers)
-        rows.append((float(exact), max(f1(answer, predicted) for answer in answers), bool(question.answers)))
+        rows.append((float(exact), max(f1(answer, predicted) for answer in answers)))
     return Scores(*map(np.array, zip(*rows, strict=True)))
-
-
-def best_threshold(gains: np.ndarray, margins: np.ndarray) -> float:
-    """Above which margin to answer a question, so that the sum of gains is highest.
-
-    gains: of F1, of the answer over no answer; margins: of their scores.
-    """
-    order = np.argsort(-margins, kind="stable")
-    margins, total = margins[order], np.concatenate([[0.0], gains[order].cumsum()])  # of the first k answered
-    bounds = np.concatenate([[margins[0] + 2], margins, [margins[-1] - 2]])
-    total[bounds[:-1] == bounds[1:]] = -np.inf  # equal margins are not told apart
-    k = int(total.argmax())
-    return float(bounds[k] + bounds[k + 1]) / 2
 
 
 def mistakes(passages: Sequence[Passage], predictions: Mapping[str, str], scores: Scores) -> Iterator[Sequence[object]]:
