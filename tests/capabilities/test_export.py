@@ -6,7 +6,6 @@ import json
 import os
 import random
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -366,21 +365,6 @@ def test_without_the_package_onnx(model, tmp_path, monkeypatch):
 def code_blocks(language: str) -> list[str]:
     page = (PROJECT / "docs" / "export.md").read_text(encoding="utf-8")
     return re.findall(rf"^```{re.escape(language)}\n(.*?)^```", page, re.S | re.M)
-
-
-@pytest.fixture
-def compiler() -> str:
-    name = shutil.which("g++") or shutil.which("clang++")
-    return name or pytest.skip("no C++ compiler")
-
-
-def test_the_characters_in_c_plus_plus(tmp_path, compiler):
-    main = "int main(int, char** a) { for (auto id : characters(a[1])) std::cout << id << ' '; }\n"
-    (tmp_path / "a.cc").write_text(code_blocks("c++")[0] + main, encoding="utf-8")
-    subprocess.run([compiler, "-std=c++11", "-o", tmp_path / "a", tmp_path / "a.cc"], check=True, timeout=300)
-    for token in ("the", "苹果", "<S>", "</S>", "x" * 60, "é" * 30):
-        ids = subprocess.run([tmp_path / "a", token], check=True, capture_output=True, timeout=60).stdout
-        assert ids.split() == [b"%d" % k for k in reference.char_ids(token)]
 
 
 @pytest.fixture
