@@ -15,6 +15,7 @@ scores on the published split of the sentence polarity dataset; word2vec_base.py
 import argparse
 import json
 from collections.abc import Iterator, Sequence
+from itertools import tee
 
 import numpy as np
 
@@ -71,9 +72,9 @@ def predict(args: argparse.Namespace, classifier: Classifier) -> None:
     if args.input:
         disk.check_input(args.input, "texts", "--input")
     with script.output(args.output, args.input) as target:
-        for texts in task_flags.groups_of(classifier.read_unlabelled(args.input)):
-            rows = iter(list(classifier.predictions(filter(None, texts))))
-            target.writelines(f"{formatted(classifier, text, next(rows), args) if text else ''}\n" for text in texts)
+        texts, copies = tee(classifier.read_unlabelled(args.input))
+        for text, row in zip(texts, classifier.predictions(copies, None), strict=True):
+            target.write(f"{formatted(classifier, text, row, args) if any(text.texts) else ''}\n")
             target.flush()
 
 

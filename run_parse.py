@@ -18,6 +18,7 @@ import script
 import task_flags
 from args import FILE
 from elmo_core.files import disk
+from elmo_core.text.text_files import read_lines
 from elmo_tasks.parsing.network import ParserSettings
 from elmo_tasks.parsing.parser import Parser
 from elmo_tasks.parsing.trees import Tree, read_conllu
@@ -49,8 +50,7 @@ def sentences(parser: Parser, path: Path | None) -> Iterator[Tree]:
     if path and ending(path) == "conllu":
         yield from read_conllu(path, is_gold=False)
         return
-    for lines in task_flags.groups_of_lines(path):
-        yield from map(parser.sentence, filter(str.strip, lines))
+    yield from map(parser.sentence, filter(str.strip, read_lines(path)))
 
 
 if __name__ == "__main__":

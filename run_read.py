@@ -14,6 +14,7 @@ have no answer, as in SQuAD 2, the reader may find none: an empty text.
 import argparse
 import json
 from collections.abc import Sequence
+from itertools import tee
 
 import args as arguments
 import script
@@ -21,7 +22,7 @@ import task_flags
 from args import COUNT, FILE
 from elmo_core.files import disk
 from elmo_core.messages import UserError
-from elmo_core.text.text_files import blocks, write_table
+from elmo_core.text.text_files import blocks, read_lines, write_table
 from elmo_tasks.reading.data import EXPECTED, read_passages, tokenise_passages
 from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.reading.reader import Reader
@@ -60,15 +61,13 @@ def predict(args: argparse.Namespace, reader: Reader) -> None:
             target.write(json.dumps(values, ensure_ascii=False, indent=1) + "\n")
             return
         disk.check_input(args.passage, "a passage", "--passage")
-        passage, lines = "".join(blocks(args.passage)), []
+        passage = "".join(blocks(args.passage))
         if not reader.tokeniser(passage):
             raise UserError(f"--passage {args.passage}: the passage has no words.")
-        for lines in task_flags.groups_of_lines(None):
-            answers = iter(reader.answers([(line, passage) for line in lines if line.strip()], args.k or 1))
-            target.writelines(f"{described(next(answers), args.k) if line.strip() else ''}\n" for line in lines)
+        lines, questions = tee(read_lines(None))
+        for line, answers in zip(lines, reader.answers(((x, passage) for x in questions), args.k or 1), strict=True):
+            target.write(f"{described(answers, args.k) if line.strip() else ''}\n")
             target.flush()
-        if not lines:
-            raise UserError("standard input has no question: expected one per line.")
 
 
 def described(answers: list[Answer], k: int | None) -> str:

@@ -7,7 +7,7 @@
 
 The ending of a file names its format: .json and .jsonl objects, .conllu CoNLL-U; others have columns, as in the CoNLL tasks:
 a token and its label per line, separated by tabs or spaces, a blank line between sentences. --data_format says otherwise.
-The labels are BIO, IOB1, BIOES, plain tags or LAC's. The network is a bidirectional GRU or LSTM with a CRF. The epoch with
+The labels are BIO, IOB1, BIOES, plain tags or LAC's. The network is a bidirectional GRU with a CRF. The epoch with
 the highest F1 (plain tags: accuracy) on --dev_file is saved. F1 is that of `conlleval`.
 """
 
@@ -21,7 +21,7 @@ import script
 import task_flags
 from elmo_core.files import disk
 from elmo_core.messages import UserError
-from elmo_core.text.text_files import write_table
+from elmo_core.text.text_files import read_lines, write_table
 from elmo_core.text.tokenise import LANGUAGES
 from elmo_tasks.records import ending
 from elmo_tasks.tagging.data import Sentence, SentenceReader
@@ -32,7 +32,7 @@ from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.text import Line
 
 OUTPUT_FORMATS = ("columns", "json", "tagged", "words")  # tagged: word/TAG word/TAG
-BY_ENDING = {"json": "json", "jsonl": "jsonl", "conll": "columns", "conllu": "conllu"}  # others are text
+LABELLED = ("json", "jsonl", "conll", "conllu")  # endings of files that are no text
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -73,24 +73,18 @@ def predict(args: argparse.Namespace, tagger: Tagger) -> None:
         raise UserError("--output_format=words requires labels of words, without O, such as B, M, E and S, or LAC's.")
     if args.input:
         disk.check_input(args.input, "text", "--input")
-    scheme = None if args.output_format == "json" else ""
     with script.output(args.output, args.input) as target:
-        for lines in input_lines(tagger, args):
-            results = iter(tagger.tagged(filter(None, lines), scheme))
-            target.writelines(formatted(tagger, *next(results), args.output_format) if line else "\n" for line in lines)
+        for line, *found in tagger.tagged(input_lines(tagger, args), None, scored=args.output_format == "json"):
+            target.write(formatted(tagger, line, *found, args.output_format) if line.text.strip() else "\n")
             target.flush()
 
 
-def input_lines(tagger: Tagger, args: argparse.Namespace) -> Iterator[list[Line | None]]:
-    """Yield the sentences of the input, some at a time; None for a blank line of text."""
-    data_format = args.data_format or (BY_ENDING.get(ending(args.input), "text") if args.input else "text")
-    if data_format == "text":
-        for lines in task_flags.groups_of_lines(args.input):
-            yield [tagger.line(line, args.lang) if line.strip() else None for line in lines]
-        return
+def input_lines(tagger: Tagger, args: argparse.Namespace) -> Iterator[Line]:
+    """Yield the sentences of the input."""
+    is_text = args.data_format == "text" if args.data_format else ending(args.input or "") not in LABELLED
     reader = SentenceReader(tagger.settings, tagger.piece_splitter)
-    for sentences in task_flags.groups_of(reader.read_unlabelled(args.input or Path("/dev/stdin"))):
-        yield [tagger.line(text, args.lang) if isinstance(text, str) else Line.from_tokens(text) for text in sentences]
+    given = read_lines(args.input) if is_text else reader.read_unlabelled(args.input or Path("/dev/stdin"))
+    return (tagger.line(x, args.lang) if isinstance(x, str) else Line.from_tokens(x) for x in given)
 
 
 def formatted(tagger: Tagger, line: Line, labels: list, scores: list[float], format_name: str) -> str:

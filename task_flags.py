@@ -2,8 +2,7 @@
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,13 +10,11 @@ from args import FILE, add, add_settings
 from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import log
-from elmo_core.text.text_files import read_lines
 from elmo_tasks.settings import Settings
 from elmo_tasks.task import Task
 from elmo_tasks.trainer import Score
 
 OUTPUTS = "json", "mistakes"  # and --output, which `script.output` checks
-GROUP_LINES = 256  # lines that are predicted together
 SettingsType = TypeVar("SettingsType", bound=Settings)
 
 
@@ -123,15 +120,3 @@ def report(args: argparse.Namespace, score: Score) -> None:
     """Print the scores of `evaluate`, and write --json."""
     print(f"== {args.test_file}: {score.summary}\n{score.table()}")
     disk.write_json(args.json, {"test": score.to_dict()}, indent=1, ensure_ascii=False)
-
-
-def groups_of_lines(path: Path | None) -> Iterator[Sequence[str]]:
-    """Yield the lines of a file, or of standard input, some at a time."""
-    return groups_of(read_lines(path))
-
-
-def groups_of(items: Iterable[Any]) -> Iterator[Sequence[Any]]:
-    """Yield items, some at a time."""
-    items = iter(items)
-    while group := list(islice(items, GROUP_LINES)):
-        yield group

@@ -126,10 +126,9 @@ class Classifier(Task[ClassifierSettings]):
         check_texts(texts, self.parts, "texts")
         return texts
 
-    def read_unlabelled(self, path: Path | None) -> Iterator[Text | None]:
-        """Yield the texts of a file, or of standard input, without labels; None for a blank line."""
-        texts = TextReader(self.settings).read_unlabelled(path, self.parts["pairs"])
-        return (text and self.tokenised(text) for text in texts)
+    def read_unlabelled(self, path: Path | None) -> Iterator[Text]:
+        """Yield the texts of a file, or of standard input, without labels."""
+        return map(self.tokenised, TextReader(self.settings).read_unlabelled(path, self.parts["pairs"]))
 
     @overload
     def predict(self, texts: Iterator[AnyText]) -> Iterator[Label]: ...

@@ -67,16 +67,16 @@ class TextReader:
             text.label = check_label(text.label, text.where)
         return texts
 
-    def read_unlabelled(self, path: Path | None, pairs: bool) -> Iterator[Text | None]:
-        """Yield the texts of a file, or of standard input: of its lines, None if blank, or of records without labels."""
+    def read_unlabelled(self, path: Path | None, pairs: bool) -> Iterator[Text]:
+        """Yield the texts of a file, or of standard input: of its lines, or of records without labels."""
         if path and (self.data_format or records.ending(path)) in FORMATS:
             for where, record in self._records(path):
                 names = self._names(record, where, [0, 2] if pairs else [0])
                 yield as_text([value_of(record, name, where) for name in names], where)
             return
         for number, line in enumerate(read_lines(path), 1):
-            where = f"{path or 'standard input'}:{number}"
-            yield as_text(line.split("\t") if pairs else line, where) if line.strip() else None
+            line = line if line.strip() or not pairs else "\t"
+            yield as_text(line.split("\t") if pairs else line, f"{path or 'standard input'}:{number}")
 
     def _records(self, path: Path) -> Iterator[records.Record]:
         names = self.columns or [name for names in USUAL for name in names]

@@ -1,6 +1,6 @@
 """The linear-chain CRF: exact loss in log space, decoding, and probabilities of spans."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -9,7 +9,6 @@ from elmo_core.machine.runtime import paddle, to_tensor
 nn = paddle.nn
 
 FORBIDDEN_SCORE = -1e4  # of a forbidden transition
-MIN_EXACT_SUM = 1e-250  # smaller float64 sums may have lost digits
 
 
 class LinearChainCRF(nn.Layer):
@@ -55,33 +54,18 @@ class LinearChainCRF(nn.Layer):
         """The log (B,) of the sum of exp(score) over all label sequences.
 
         Each step sums exp(a_i + w_ij) over i for all j. After subtracting each row's largest a and each column's largest w,
-        this is a matrix product. If it underflows even in float64, logsumexp over i is used.
+        this is a matrix product.
         """
         transitions = self.transitions.astype(emissions.dtype)
         top = transitions.max(axis=0).detach()  # (K,)
         weights = paddle.exp(transitions - top)
-        is_exact = []  # per step; read only at the end: reading makes a GPU wait
-
-        def by_product(a: paddle.Tensor) -> paddle.Tensor:
-            largest = a.max(axis=1, keepdim=True).detach()
-            sums = paddle.matmul(paddle.exp(a - largest), weights)
-            is_exact.append((sums > MIN_EXACT_SUM).all())
-            return paddle.log(sums) + largest + top
-
-        total = self._forward_pass(emissions, lengths, by_product)
-        if is_exact and not bool(paddle.stack(is_exact).all()):
-            total = self._forward_pass(
-                emissions, lengths, lambda a: paddle.logsumexp(a.unsqueeze(2) + transitions, axis=1)
-            )
-        return total
-
-    def _forward_pass(self, emissions: paddle.Tensor, lengths: np.ndarray, step: Callable) -> paddle.Tensor:
-        """Compute `log_partition`. step: sums over the previous labels, in logarithms, (B, K) to (B, K)."""
         first, *others = paddle.unstack(emissions, axis=1)
         a = first + self.start.astype(emissions.dtype)  # (B, K) log of the sum over prefixes that end with a label
         continues = to_tensor((np.arange(1, len(others) + 1)[:, None] < lengths)[..., None])  # (T - 1, B, 1)
         for k, emitted in enumerate(others):
-            a = paddle.where(continues[k], step(a) + emitted, a)
+            largest = a.max(axis=1, keepdim=True).detach()
+            sums = paddle.log(paddle.matmul(paddle.exp(a - largest), weights)) + largest + top
+            a = paddle.where(continues[k], sums + emitted, a)
         return paddle.logsumexp(a + self.stop.astype(emissions.dtype), axis=1)
 
     def decode(self, emissions: paddle.Tensor, lengths: np.ndarray) -> list[np.ndarray]:

@@ -33,7 +33,7 @@ from elmo_tasks import records
 from elmo_tasks.records import Label, Record, check_label, check_text, value_of
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.pieces import PieceSplitter
-from elmo_tasks.tagging.scheme import OUTSIDE, split_lac_label
+from elmo_tasks.tagging.scheme import OUTSIDE
 
 BY_ENDING = {"json": "json", "jsonl": "jsonl", "conllu": "conllu"}  # others are columns
 LABEL_KEYS = ("labels", "ner_tags", "tags", "pos_tags", "chunk_tags", "label")
@@ -150,8 +150,6 @@ class SentenceReader:
             word, _, tag = text.rpartition("/")
             if not word or not tag:
                 raise UserError(f"{where}: {text!r:.60}, expected a word, a slash and its tag, as in 故事/n.")
-            if not self.splitter.whole and split_lac_label(tag)[1]:
-                raise UserError(f"{where}: the tag {tag!r} ends with -B or -I, as labels of pieces do. Rename it.")
             pieces = self.splitter.split(word)
             is_whole = len(pieces) == 1 or tag == OUTSIDE
             sentence.tokens += pieces

@@ -1,4 +1,4 @@
-"""The tagger's network: the inputs' vectors, a bidirectional GRU or LSTM, optionally ELMo again, emissions, and a CRF.
+"""The tagger's network: the inputs' vectors, a bidirectional GRU, optionally ELMo again, emissions, and a CRF.
 
 Letters: B sentences, T tokens, K labels.
 """
@@ -63,10 +63,7 @@ class TaggerSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings)
         "input", "where the network reads ELMo", choices=("input", "output", "input,output"), needs="elmo", group="ELMo"
     )
     emb_lr_factor: float = default(WordSettings, "emb_lr_factor", 2.5)
-    cell: Literal["gru", "lstm"] = setting(
-        "gru", "type of the recurrent layers", choices=("gru", "lstm"), group="network"
-    )
-    hidden_dim: int = setting(256, "size of a GRU or LSTM", below=MAX_SIZE, group="network", minimum=1)
+    hidden_dim: int = setting(256, "size of a GRU", below=MAX_SIZE, group="network", minimum=1)
     n_layers: int = setting(2, "bidirectional layers", below=101, group="network", minimum=1)
     dropout: float = setting(0.5, "dropout of the network", below=1, group="network")
     crf_lr_factor: float = setting(0.2, "factor on the CRF's learning rate", above=0, group="training")
@@ -86,8 +83,7 @@ class TaggerNetwork(nn.Layer):
     def __init__(self, settings: TaggerSettings, inputs: TokenInputs, labels: Sequence[Label]):
         super().__init__()
         self.inputs, hidden = inputs, settings.hidden_dim
-        cell = {"gru": nn.GRU, "lstm": nn.LSTM}[settings.cell]
-        self.recurrent = cell(inputs.dim, hidden, settings.n_layers, direction="bidirect", dropout=settings.dropout)
+        self.recurrent = nn.GRU(inputs.dim, hidden, settings.n_layers, direction="bidirect", dropout=settings.dropout)
         at_output = inputs.elmo_dim if "output" in inputs.elmo_at else 0
         self.emission = nn.Linear(2 * hidden + at_output, len(labels))
         self.crf = LinearChainCRF(*forbidden_transitions(labels, settings.scheme), settings.crf_lr_factor)

@@ -1,6 +1,5 @@
 """A tagger: its training, and what it predicts of sentences and of raw text."""
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -12,8 +11,8 @@ import numpy as np
 
 from elmo_core.checks import check_sentence, checked
 from elmo_core.messages import UserError, format_count, log
-from elmo_core.text.language import AUTO, HAN, SAMPLE, choose_language, recognise
-from elmo_core.text.segmenter import Segmenter, segmenter, warn_if_traditional
+from elmo_core.text.language import AUTO, HAN, choose_language
+from elmo_core.text.segmenter import Segmenter, segmenter
 from elmo_core.text.tokenise import CHINESE
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.inputs import Rows
@@ -21,12 +20,10 @@ from elmo_tasks.records import Label
 from elmo_tasks.tagging.data import Sentence, SentenceReader, warn_about_labels
 from elmo_tasks.tagging.network import Batch, TaggerNetwork, TaggerSettings
 from elmo_tasks.tagging.pieces import PieceSplitter, joined_words
-from elmo_tasks.tagging.scheme import are_of_words, check_scheme, detect_scheme, forbidden_transitions, spans
+from elmo_tasks.tagging.scheme import are_of_words, check_scheme, detect_scheme, spans
 from elmo_tasks.tagging.score import Score
 from elmo_tasks.tagging.text import Line, Span
 from elmo_tasks.task import Task, as_given, with_dev
-
-MAX_TOKENS = 32_768  # of a text: 22 KB each with a small ELMo, 55 KB with the original
 
 Tokens = Sequence[str]
 
@@ -78,7 +75,6 @@ class Tagger(Task[TaggerSettings]):
             parts["pieces"] = list(pretrained.words) or parts["words"]
         for name in data.keys() - {"train"}:
             warn_about_labels(labels, data[name], name)
-        warn_about_transitions(data["train"], labels, settings.scheme)
         counts = [format_count(len(part), f"{name} sentences") for name, part in data.items()]
         log.info(f"{', '.join(counts)}; {len(labels)} labels, scheme {settings.scheme}; `lang={settings.lang}`")
         return settings, parts, data
@@ -140,8 +136,8 @@ class Tagger(Task[TaggerSettings]):
         """Return the labels of each sentence's tokens; none for an empty sentence. Of an iterator, yield them."""
 
         def predict(sentences: Iterable[Tokens], window: float | None) -> Iterator[list[Label]]:
-            lines = map(Line.from_tokens, map(list, checked(sentences)))
-            return (labels for _, labels, _ in self.tagged(lines, "", window))
+            lines = map(Line.from_tokens, checked(sentences))
+            return (labels for _, labels, _ in self.tagged(lines, window, scored=False))
 
         return as_given(sentences, "sentences", predict)
 
@@ -154,38 +150,28 @@ class Tagger(Task[TaggerSettings]):
 
         texts: raw ones, which are split into tokens as in training, or lists of tokens, as if joined by spaces.
         """
-        return self._spans(texts, self.settings.scheme)
 
-    @overload
-    def tokens(self, texts: Iterator[str | Tokens]) -> Iterator[list[Span]]: ...
-    @overload
-    def tokens(self, texts: Iterable[str | Tokens]) -> list[list[Span]]: ...
-    def tokens(self, texts):
-        """Return the tokens of texts, given as to `spans`, with their labels and the probabilities of these."""
-        return self._spans(texts, "plain")
-
-    def _spans(self, texts: Iterable, scheme: str):
         def predict(texts: Iterable[str | Tokens], window: float | None) -> Iterator[list[Span]]:
-            given = enumerate(texts)
+            given, scheme = enumerate(texts), self.settings.scheme
             lines = (self.line(x) if isinstance(x, str) else Line.from_tokens(check_sentence(x, k)) for k, x in given)
-            return (line.spans(labels, scheme, p) for line, labels, p in self.tagged(lines, scheme, window))
+            return (line.spans(labels, scheme, scores) for line, labels, scores in self.tagged(lines, window))
 
         return as_given(texts, "texts", predict)
 
     def tagged(
-        self, lines: Iterable[Line], scheme: str | None = None, window: float | None = math.inf
+        self, lines: Iterable[Line], window: float | None, scored: bool = True
     ) -> Iterator[tuple[Line, list[Label], list[float]]]:
-        """Yield each line with its labels and, unless the scheme is "", the probabilities of its spans.
+        """Yield each line with its labels and the probabilities of its spans; none of these if they are not scored.
 
-        scheme: by default that of the labels. window: see `predictions`.
+        window: see `predictions`.
         """
-        scheme = self.settings.scheme if scheme is None else scheme
         lines, copies = tee(lines)
-        predictions = self.predictions((_limited(line.tokens) for line in copies), window)
-        for line, (path, emissions) in zip(lines, predictions, strict=True):
-            labels = [self.labels[k] for k in path]
-            bounds = [(begin, end) for begin, end, _ in spans(labels, scheme)] if scheme else []
-            yield line, labels, self.network.crf.span_probabilities(emissions, path, bounds) if bounds else []
+        predictions = self.predictions((Sentence(list(line.tokens), None) for line in copies), window)
+        for line, prediction in zip(lines, predictions, strict=True):
+            labels, scores = self.names(prediction), []
+            if scored and (bounds := [(begin, end) for begin, end, _ in spans(labels, self.settings.scheme)]):
+                scores = self.network.crf.span_probabilities(prediction.emissions, prediction.path, bounds)
+            yield line, labels, scores
 
     def line(self, text: str, lang: str = "") -> Line:
         """Split a line of text as in training, or as `lang` says."""
@@ -208,16 +194,10 @@ class Tagger(Task[TaggerSettings]):
 
 
 def detect_language(tokens: Sequence[str], lang: str, words: Sequence[str] = ()) -> str:
-    """How raw text has to be split into tokens like these: as `lang` says or, if it is "auto", into Chinese characters or
-    as `recognise` says. words: see there.
-    """
-    if lang != AUTO:
-        return choose_language(lang, tokens, words)
-    language = recognise(tokens, words)
-    if language not in CHINESE:
-        return language
-    if words:
-        warn_if_traditional("".join(tokens[:SAMPLE]), words)
+    """How raw text has to be split into tokens like these; Chinese into characters, if they are such. See `recognise`."""
+    found = choose_language(lang, tokens, words)
+    if lang != AUTO or found not in CHINESE:
+        return found
     return "characters" if all(len(token) == 1 for token in tokens if HAN.search(token)) else "zh"
 
 
@@ -232,27 +212,3 @@ def make_parts(train: Sequence[Sentence], settings: TaggerSettings) -> dict[str,
         pairs = (joined_words(sentence.tokens, sentence.labels, settings.scheme) for sentence in train)
         known = Vocabulary.frequent(word for word, _ in chain.from_iterable(pairs)).words
     return {"labels": labels, "words": words, "known": known}
-
-
-def warn_about_transitions(train: Sequence[Sentence], labels: Sequence[Label], scheme: str) -> None:
-    """Warn about training sentences that break the rules of the scheme."""
-    table, last = forbidden_transitions(labels, scheme)
-    ids, broken = {label: k for k, label in enumerate(labels)}, []
-    for sentence in train:
-        row = [ids[label] for label in sentence.labels]
-        faults = np.flatnonzero([*table[[-1, *row[:-1]], row], last[row[-1]]])
-        if len(faults):
-            before, label = ["the beginning", *sentence.labels, "the end"][faults[0] :][:2]
-            broken.append(f"{label} after {before} in the sentence at {sentence.where}")
-    if broken:
-        faults = f"{len(broken):,} of {len(train):,} training sentences break the rules of the scheme {scheme}"
-        log.warning(f"{faults}. Is it wrong, or are there mistakes in the labels? The first: {broken[0]}.")
-
-
-def _limited(tokens: Tokens) -> Sentence:
-    """An example to predict. Raise if it is too long for the memory."""
-    if len(tokens) > MAX_TOKENS:
-        raise UserError(
-            f"a sentence has {len(tokens):,} tokens, expected at most {MAX_TOKENS:,}. Split it: {tokens[:5]}..."
-        )
-    return Sentence(list(tokens), None)

@@ -177,7 +177,7 @@ def random_weights(layer, but: str = "nothing") -> None:
     [
         {},
         {"elmo": False, "vectors": True, "n_layers": 1},
-        {"cell": "lstm", "char_cnn": True, "elmo_at": "input,output", "layers": "mix:0,2"},
+        {"char_cnn": True, "elmo_at": "input,output", "layers": "mix:0,2", "n_layers": 1},
         {"elmo_at": "input,output", "layers": "concat"},
         {"bilm": {"input": "word"}, "elmo_at": "output", "layers": "top", "vectors": True, "char_cnn": True},
         {"elmo_trainable": True, "bilm": {"max_characters": 20}, "char_cnn": True},

@@ -130,7 +130,6 @@ MISTAKES = [  # flags, a pattern that the message has
     (f"{PREDICT} --input=missing.json", "missing.json"),
     (f"{PREDICT} --input=data.json --output=data.json", "--output"),
     (f"{PREDICT} --passage=empty.txt", "--passage"),
-    (f"{PREDICT} --passage=passage.txt", "standard input"),
 ]
 
 
