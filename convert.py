@@ -15,10 +15,10 @@ given instead of a checkpoint to a script, ELMo(...) or ELMoEmbedder(...), and c
 ~/.cache/elmo/models). ELMO_MIRROR=https://mirror.example/elmo replaces https://host/path by
 https://mirror.example/elmo/host/path. Without a network, give downloaded files, or a folder or archive with them, to --from.
 
-import reads these formats, and recognises them by the names of the files unless --format names one (docs/weights.md):
+import reads these formats, and recognises them by the names of the files (docs/weights.md):
 
-    bilm-tf    options.json and HDF5, in which bilm-tf, AllenNLP and simple_elmo publish; with --vocab also the softmax
-    tensorflow a folder of bilm-tf's training; or an unpacked module of TensorFlow Hub, such as google/elmo
+    bilm-tf    options.json and .hdf5, in which bilm-tf, AllenNLP and simple_elmo publish; with --vocab also the softmax
+    tensorflow a checkpoint of bilm-tf's training, or an unpacked module of TensorFlow Hub, such as google/elmo
     manylangs  config.json, encoder.pkl and token_embedder.pkl of ELMoForManyLangs
     fluid      the parameter folder of PaddlePaddle's ELMo for Fluid 1.4, a word model; needs --vocab
     paddle     a .pdparams file of PaddleNLP's ELMo example, with its words (--vocab); or of
@@ -50,13 +50,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
     lister = commands.add_parser("list", help="list the published models")
     lister.add_argument("--language", help="only models of a language, by name or code: German or de")
-    lister.add_argument("--format", choices=["bundled", *formats.READERS], help="only models of a format")
     get = commands.add_parser("get", help="download a published model")
     get.add_argument("name", metavar="NAME", help="a name shown by list")
     local_files = "files downloaded in advance, or a folder or archive with them"
     get.add_argument("--from", dest="local_files", type=Path, nargs="+", default=[], metavar="FILE", help=local_files)
     get.add_argument("--addresses", action="store_true", help="describe the model and its files, without downloading")
-    get.add_argument("--sha256", nargs="+", default=[], metavar="DIGEST", help="checksums that its files must have")
 
     def command(name: str, help: str) -> argparse.ArgumentParser:
         subparser = commands.add_parser(name, help=help)
@@ -65,10 +63,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
     importer = command("import", "convert another program's model to a checkpoint")
     paths = "the model's files, or a folder or archive with them"
-    importer.add_argument("paths", type=Path, nargs="*", metavar="PATH", help=paths)
-    importer.add_argument("--format", choices=formats.READERS, help="default: recognised by the names of the files")
-    importer.add_argument("--options", **arguments.FILE, help="bilm-tf's options.json, whatever its name")
-    importer.add_argument("--weights", **arguments.FILE, help="bilm-tf's weights in HDF5, whatever their name")
+    importer.add_argument("paths", type=Path, nargs="+", metavar="PATH", help=paths)
     importer.add_argument("--softmax", **arguments.FILE, help="softmax/W and softmax/b, if in a separate file")
     vocab = "words of the softmax, or of a word model (default: a vocab*.txt among the files)"
     importer.add_argument("--vocab", **arguments.FILE, help=vocab)
@@ -77,12 +72,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     half = command("half", "round a checkpoint to float16, half the size")
     half.add_argument("checkpoint", **arguments.COMMON["init_from_ckpt"])
     half.add_argument("--no_softmax", action="store_true", help="omit the softmax: no perplexity, no substitutes")
-    args = parser.parse_args(argv)
-    if "paths" in args:
-        args.paths += filter(None, (args.options, args.weights))
-        if not args.paths:
-            parser.error("PATH is required, or --options and --weights")
-    return args
+    return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -96,9 +86,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def show_published(args: argparse.Namespace) -> None:
     rows = [("name", "format", "language", "text", "size", "licence", "installed")]
-    if not (models := published.models(args.language, args.format)):
-        wanted = " and ".join(filter(None, (args.language, args.format)))
-        raise UserError(f"No published model is listed for {wanted}. Without flags, list shows all.")
+    if not (models := published.models(args.language)):
+        raise UserError(f"No published model is listed for {args.language}. Without --language, list shows all.")
     for model in models:
         fields = (model.name, model.format, model.language, model.text, model.size, model.licence)
         rows.append((*fields, "yes" * model.is_installed))
@@ -109,7 +98,7 @@ def show_published(args: argparse.Namespace) -> None:
 
 def get_published(args: argparse.Namespace) -> None:
     if not args.addresses:
-        print(published.install(args.name, args.local_files, args.sha256))
+        print(published.install(args.name, args.local_files))
         return
     model = published.find(args.name)
     rows = {name: getattr(model, name) for name in ("language", "text", "tokens", "size", "licence", "source", "note")}
@@ -124,8 +113,7 @@ def import_model(args: argparse.Namespace) -> None:
     """Convert another program's model to a checkpoint."""
     # archives are unpacked on the disk of the output
     parent = next(folder for folder in args.output.absolute().parents if folder.exists())
-    format_name = "bilm-tf" if args.options else args.format
-    config, params, vocabulary = formats.read_foreign(args.paths, parent, format_name, args.vocab, args.softmax)
+    config, params, vocabulary = formats.read_foreign(args.paths, parent, args.vocab, args.softmax)
     log.info(f"read          {', '.join(map(str, args.paths))}")
     write_checkpoint(args.output, config, params, vocabulary)
 

@@ -73,7 +73,6 @@ class _RowStreams:
         self, batch_size: int, unroll_steps: int, vocabulary: Vocabulary, input: str, noise: float = 0.0, seed: int = 0
     ):
         self.current = [_Sentence(NO_IDS) for _ in range(batch_size)]
-        self.pending: list[_Sentence] = []  # partly read sentences without a row
         self._steps, self._noise, self._seed = unroll_steps, noise, seed
         self._lexicon = Lexicon(vocabulary, input)
         self._segments: list[Segment] = []
@@ -86,7 +85,7 @@ class _RowStreams:
         ids, offsets = self._read(corpus, file, epoch)
         for index in order(len(offsets) - 1).tolist():
             yield _Sentence(ids[:, offsets[index] : offsets[index + 1]], file, index, epoch=epoch)
-        open_sentences = {*self.current, *self.pending, *(sentence for sentence, _, _ in self._segments)}
+        open_sentences = {*self.current, *(sentence for sentence, _, _ in self._segments)}
         for sentence in open_sentences:
             sentence.ids = sentence.ids.copy()
         self._lexicon.prune([sentence.ids for sentence in open_sentences])
@@ -103,16 +102,14 @@ class _RowStreams:
         return np.concatenate(ids, axis=1), np.cumsum(np.concatenate(lengths))
 
     def restore(self, corpus: Corpus, saved: np.ndarray) -> None:
-        """Restore open sentences (n, 4): file, index in it, steps emitted, epoch. Those without a row are read next."""
-        sentences, n_rows = [_Sentence(NO_IDS, *row) for row in saved.tolist()], len(self.current)
-        self.current[: len(sentences)], self.pending = sentences[:n_rows], sentences[n_rows:]
-        for file, epoch in sorted({(s.file, s.epoch) for s in sentences if s.file >= 0}):
-            same_text = [s for s in sentences if (s.file, s.epoch) == (file, epoch)]
+        """Restore the rows' sentences (B, 4): file, index in it, steps emitted, epoch."""
+        self.current = [_Sentence(NO_IDS, *row) for row in saved.tolist()]
+        for file, epoch in sorted({(s.file, s.epoch) for s in self.current if s.file >= 0}):
+            same_text = [s for s in self.current if (s.file, s.epoch) == (file, epoch)]
             indices = np.array([sentence.index for sentence in same_text])
             loaded = self.sentences(corpus, file, lambda n, indices=indices: indices, epoch)
             for sentence, source in zip(same_text, loaded, strict=True):
                 sentence.ids = source.ids
-        self.pending = [sentence for sentence in self.pending if sentence.n_left]
 
     def batch(self, source: Iterator[_Sentence]) -> LMBatch | None:
         """The next batch, in which rows that run out take sentences from the source; None if nothing is left."""
@@ -120,7 +117,7 @@ class _RowStreams:
         self._segments = []
         for row, sentence in enumerate(self.current):
             room = self._steps
-            while room and (sentence.n_left or (sentence := self._next(source))):
+            while room and (sentence.n_left or (sentence := next(source, None))):
                 n = min(room, sentence.n_left)
                 self.current[row] = sentence
                 self._segments.append((sentence, sentence.n_done, sentence.n_done + n))
@@ -137,9 +134,6 @@ class _RowStreams:
             return np.concatenate(parts)
 
         return np.stack([cut(-1, 0, 1), cut(-1, 0, -1), cut(0, 1, 1), cut(0, 1, -1)])
-
-    def _next(self, source: Iterator[_Sentence]) -> _Sentence | None:
-        return self.pending.pop(0) if self.pending else next(source, None)
 
 
 PART = 1024  # steps of a text that a row reads at a time, and the rest of the last sentence
@@ -211,10 +205,8 @@ class TrainStream:
     batch is full, nothing is dropped. One file is in memory at a time. Noise depends on (seed, epoch, file) only.
 
     `position` (also stored in each batch) consists of plain containers and arrays. A stream that seeks one continues
-    with exactly the batches that would have followed.
+    with exactly the batches that would have followed, if all settings are the same.
     """
-
-    REORDERING = frozenset(("corpus", "seed", "rank", "world_size"))  # settings on which the order of sentences depends
 
     def __init__(
         self,
@@ -246,38 +238,27 @@ class TrainStream:
 
     @property
     def position(self) -> dict:
-        """The stream's position: sentences read from the current file, and the open sentences."""
-        open_sentences = [*self._rows.current, *self._rows.pending]
+        """The stream's position: sentences read from the current file, and those in the rows."""
         at_end = self._shard == len(self._files)
         return {
             "epoch": self._epoch,
             "shard": self._shard,  # index in this rank's list of files
             "file": "" if at_end else str(self._corpus.paths[self._files[self._shard]]),
             "sentence": self._sentence,
-            "rows": np.array(
-                [(s.file, s.index, s.n_done, s.epoch) for s in open_sentences], np.int64
-            ),  # (B + pending, 4)
+            "rows": np.array([(s.file, s.index, s.n_done, s.epoch) for s in self._rows.current], np.int64),  # (B, 4)
             "identity": self._identity,
         }
 
-    def seek(self, position: dict) -> np.ndarray:
-        """Continue from a position. If settings differ, a warning names them. If they reorder sentences, the epoch restarts.
-
-        Returns, per row, the row that held its sentence, or -1.
-        """
-        changes = differences(position["identity"], self._identity)
-        differing, n_rows = "; ".join(changes.values()), len(self._rows.current)
-        if self.REORDERING & changes.keys():
+    def seek(self, position: dict) -> bool:
+        """Continue from a position and return True. If settings differ, start its epoch again, and return False."""
+        if changes := differences(position["identity"], self._identity):
+            differing = "; ".join(changes.values())
             log.warning(f"The data is read from the beginning of epoch {position['epoch']}: {differing}.")
             self._start(position["epoch"])
-            return np.full(n_rows, -1)
-        if changes:
-            log.warning(f"Reading continues from where it was left, although {differing}.")
+            return False
         self._start(position["epoch"], position["shard"], position["sentence"])
         self._rows.restore(self._corpus, position["rows"])
-        rows = np.arange(n_rows)
-        rows[position["identity"]["batch_size"] :] = -1
-        return rows
+        return True
 
     def _start(self, epoch: int, shard: int = 0, sentence: int = 0) -> None:
         self._epoch, self._shard, self._sentence = epoch, shard, sentence

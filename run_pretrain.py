@@ -18,7 +18,6 @@ from pathlib import Path
 import args as arguments
 import script
 from elmo import BiLM
-from elmo_core.checks import import_optional
 from elmo_core.config import PRESETS, ELMoConfig, differences
 from elmo_core.machine import products, runtime, versions
 from elmo_core.machine.ranks import Ranks
@@ -46,7 +45,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     names = ("epochs", "max_steps", "log_freq", "eval_freq", "patience", "accumulate")
     arguments.add_settings(run, PretrainingSettings, *names)
     run.add_argument("--plot", action="store_true", help="plot the perplexities into loss.png at the end")
-    run.add_argument("--visualdl", **arguments.DIR, help="also write the numbers of log.jsonl there, for VisualDL")
     arguments.add_settings(run, FixedSettings, "precision")
     files = parser.add_argument_group("checkpoints")
     files.add_argument("--save_dir", **arguments.DIR, default=Path("checkpoints"), help="folder of the checkpoints")
@@ -72,7 +70,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
-    visualdl = import_optional("visualdl", "--visualdl") if args.visualdl else None
     device = runtime.set_device(args.device, args.tf32)
     args.precision = chosen_precision(args.precision, device)
     products.use(args.precision)
@@ -93,8 +90,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             log.info("To train on, raise --epochs or --max_steps (or --patience).")
             return
         trainer.open_folder(resumed)
-        if visualdl and ranks.is_main:
-            trainer.curves = stack.enter_context(visualdl.LogWriter(str(args.visualdl)))
         log_summary(args, trainer, device, len(corpus.paths))
         is_complete = trainer.train()
         log_end(args, trainer, is_complete)

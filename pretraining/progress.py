@@ -1,7 +1,7 @@
 """Progress of a run, as a checkpoint stores it, and resuming from it bit for bit."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from dataset import TrainStream
 from elmo import BiLMState, map_state
 from elmo_core.config import differences
 from elmo_core.machine.ranks import Ranks
-from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.machine.runtime import to_tensor
 from elmo_core.messages import UserError, log
 from elmo_core.text.corpus import Counts
 
@@ -69,13 +69,13 @@ class Progress:
 
     def to_dict(self, ranks: Ranks) -> dict:
         """The progress of all ranks, as `restore` takes it."""
-        state = _concat_states([map_state(paddle.Tensor.numpy, state) for state in self.states])
+        state = map_state(lambda *parts: np.concatenate([part.numpy() for part in parts]), *self.states)
         own = {"position": self.position, "state": state, "losses": self.losses}
         numbers = {name: getattr(self, name) for name in NUMBERS}
         return {**numbers, "ranks": ranks.gather(own)}
 
     def restore(self, saved: Mapping, changes: set[str], stream: TrainStream, ranks: Ranks) -> None:
-        """Restore the progress and the stream from a checkpoint, as far as the changed settings allow."""
+        """Restore the progress and the stream from a checkpoint. If the stream's settings differ, the epoch starts again."""
         kept = set(NUMBERS) - ({"warmup"} if "warmup_steps" in changes else set())
         if "dev_data" in changes:
             kept -= {"evaluated", "best", "best_step", "without_gain"}
@@ -85,12 +85,12 @@ class Progress:
             own = min(saved["ranks"], key=lambda rank: rank["position"]["epoch"])
         else:
             own = saved["ranks"][ranks.rank]
-            self.losses[:] = own["losses"]
-        rows = stream.seek(own["position"])
+        if stream.seek(own["position"]):
+            self.losses[:], n = own["losses"], len(self.states)
+            self.states = [map_state(lambda rows, k=k: to_tensor(np.split(rows, n)[k]), own["state"]) for k in range(n)]
+        else:
+            self.tokens = own["position"]["epoch"] * self.counts.predictions
         self.position = stream.position
-        if TrainStream.REORDERING & changes:
-            self.tokens = self.position["epoch"] * self.counts.predictions
-        self.states = [_select_rows(own["state"], indices) for indices in np.split(rows, len(self.states))]
 
 
 def changed_settings(source: Path, saved: Mapping, settings: Mapping, allow_changes: bool) -> set[str]:
@@ -102,17 +102,3 @@ def changed_settings(source: Path, saved: Mapping, settings: Mapping, allow_chan
     if changes:
         log.warning(f"Resuming with changes: {differing}.")
     return set(changes)
-
-
-def _concat_states(states: Sequence[BiLMState]) -> BiLMState:
-    """Concatenate states of NumPy arrays along the rows."""
-    return map_state(lambda *rows: np.concatenate(rows), *states)
-
-
-def _select_rows(state: BiLMState, indices: np.ndarray) -> BiLMState:
-    """A state of the rows with these indices; -1 is a zero state."""
-
-    def select(rows: np.ndarray) -> paddle.Tensor:
-        return to_tensor(np.where(indices[:, None] < 0, 0, rows[indices]).astype(rows.dtype))
-
-    return map_state(select, state)

@@ -5,14 +5,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from dataset import EvalStream, TrainStream
 from elmo import BiLM
 from elmo_core import messages
-from elmo_core.machine.ranks import LostRank, Ranks
+from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.machine.versions import to_array
 from elmo_core.messages import UserError, log
@@ -104,7 +103,6 @@ class Trainer:
         self.fixed_settings |= {field.name: getattr(settings, field.name) for field in fields(FixedSettings)}
         self.folder = RunFolder(settings.save_dir, settings.keep, bilm.config, vocabulary, self.fixed_settings)
         self.interruption = Interruption()
-        self.curves: Any = None  # a LogWriter of VisualDL
 
     def restore(self, source: Path | None) -> None:
         """Resume from a checkpoint, if one is given, as far as the changed settings allow."""
@@ -207,14 +205,8 @@ class Trainer:
         """
         progress = self.progress
         batches = takewhile(lambda _: not self.interruption.is_requested(), self.held_out)
-        try:
-            with self.meter.paused(), self.evaluating.measured():
-                score = evaluate(self.bilm, batches, self.ranks)
-        except LostRank:
-            raise
-        except Exception:  # e.g. the held-out files were deleted: save first
-            self._save()
-            raise
+        with self.meter.paused(), self.evaluating.measured():
+            score = evaluate(self.bilm, batches, self.ranks)
         if self.ranks.any(self.interruption.is_requested()):
             return False
         if not math.isfinite(score.mean):
@@ -258,10 +250,7 @@ class Trainer:
         self.log("training", text, values)
 
     def log(self, event: str, text: str, values: Mapping) -> None:
-        """Log text, append the values to log.jsonl, and their numbers to VisualDL's curves."""
+        """Log text, and append the values to log.jsonl."""
         log.info(text)
         if self.ranks.is_main:
             self.folder.append_log(event, self.progress.step, values)
-        for name, value in values.items() if self.curves else ():
-            if isinstance(value, int | float):
-                self.curves.add_scalar(f"{event}/{name}", value, self.progress.step)

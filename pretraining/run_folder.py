@@ -4,13 +4,11 @@ Nothing else in the folder is touched.
 """
 
 import json
-import math
 import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from elmo_core.display.figures import figure_file
 from elmo_core.files import disk
@@ -117,17 +115,13 @@ class RunFolder:
                 lines = [line for line in events if line["event"] == event]
                 for key in lines[-1] if lines else ():
                     if key.startswith(("forward", "backward")):
-                        values, steps = ([_number(line.get(name)) for line in lines] for name in (key, "step"))
+                        steps, values = zip(*((line["step"], line[key]) for line in lines if key in line), strict=True)
                         axes.plot(steps, values, label=f"{event}: {key.replace('_', ' ')}", marker=marker)
             axes.set(xlabel="step", ylabel="perplexity", yscale="log")
             axes.legend()
             axes.grid(alpha=0.3)
             figure.tight_layout()
         return path
-
-
-def _number(value: Any) -> float:
-    return value if isinstance(value, int | float) and abs(value) < 1e30 else math.nan
 
 
 def _read_log(folder: Path) -> list[dict]:

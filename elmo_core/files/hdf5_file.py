@@ -24,20 +24,13 @@ class ArrayFile:
             raise UserError(f"{self.path}: there is no {name} with {n_axes} axes, but {quoted(sorted(self.arrays))}.")
         return self.arrays[name].shape
 
-    def take(
-        self,
-        name: str,
-        shape: tuple[int, ...],
-        source: str | Path = "the rest of the model",
-        one_more_row: bool = False,
-    ) -> np.ndarray:
+    def take(self, name: str, shape: tuple[int, ...], source: str | Path = "the rest of the model") -> np.ndarray:
         """Read an array in float32. Raise unless it has this shape, which `source` implies, and finite numbers."""
         if name not in self.arrays:
             found = quoted(sorted(self.arrays)) or "nothing"
             raise UserError(f"{self.path}: there is no {name} {shape}, expected according to {source}, but {found}.")
         stored = self.arrays[name]
-        shapes = shape, (shape[0] + 1, *shape[1:]) if one_more_row else shape
-        if stored.shape not in shapes or stored.dtype.kind != "f":
+        if stored.shape != shape or stored.dtype.kind != "f":
             found = f"{stored.shape} of type {stored.dtype}"
             raise UserError(f"{self.path}: {name} is {found}, expected {shape} of floats according to {source}.")
         with damage_named(f"{name} of {self.path}"), np.errstate(over="ignore"):

@@ -8,8 +8,6 @@ if another rank has died.
 
 import contextvars
 import os
-import socket
-import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -42,8 +40,7 @@ class Ranks:
         if self.size > 1:
             if paddle.get_device() == "cpu":  # otherwise Paddle would use GPUs if there are any
                 os.environ["PADDLE_DISTRI_BACKEND"] = "gloo"
-            hosts = [name.rpartition(":")[0] for name in os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")]
-            choose_network(hosts, os.environ.get("PADDLE_CURRENT_ENDPOINT", "").rpartition(":")[0])
+            check_hosts(os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(","))
             paddle.distributed.init_parallel_env()
 
     @property
@@ -171,34 +168,17 @@ class Ranks:
             ) from error
 
 
-def choose_network(hosts: Sequence[str], own_host: str) -> None:
-    """Make gloo use the interface with this machine's address, `own_host`.
+def check_hosts(endpoints: Sequence[str]) -> None:
+    """Raise if ranks on several machines could not reach each other.
 
     By default gloo takes the address that the host name resolves to, on Debian 127.0.1.1.
     """
-    if len(set(hosts)) == 1:
-        return
-    for host in hosts:
-        if host.startswith("127.") or host == "localhost":
-            raise UserError(
-                f"a machine uses address {host}, which other machines cannot reach. Give paddle.distributed.launch "
-                "--host=ADDRESS on every machine, with that machine's address (docs/cluster.md)."
-            )
-    if interface := network_interface(own_host):
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
-
-
-def network_interface(address: str) -> str | None:
-    """Return the name of the network interface that has this IPv4 address, or None."""
-    import fcntl  # not available on Windows
-
-    get_address = 0x8915  # SIOCGIFADDR of Linux
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        for _, name in socket.if_nameindex():
-            try:
-                request = fcntl.ioctl(any_socket, get_address, struct.pack("40s", name.encode()))
-            except OSError:  # no IPv4 address
-                continue
-            if socket.inet_ntoa(request[20:24]) == address:
-                return name
-    return None
+    hosts = {endpoint.rpartition(":")[0] for endpoint in endpoints}
+    uses_gloo = paddle.get_device() == "cpu"
+    is_local = any(host.startswith("127.") or host == "localhost" for host in hosts)
+    if len(hosts) > 1 and (is_local or (uses_gloo and "GLOO_SOCKET_IFNAME" not in os.environ)):
+        raise UserError(
+            f"the machines {', '.join(sorted(hosts))} need addresses at which they reach each other. On each, give "
+            "paddle.distributed.launch --host=ADDRESS and, with --device=cpu, name the network interface of that address in "
+            "GLOO_SOCKET_IFNAME (docs/cluster.md)."
+        )

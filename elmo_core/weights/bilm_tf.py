@@ -15,7 +15,7 @@ excludes the forget bias of 1, which is added when the model runs. Our character
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,6 @@ CHARACTERS = 256 + 5  # bytes and special characters, without the padding row 0 
 SOFTMAX = ("softmax/W", "softmax/b")
 RELEASED_SOFTMAX = "softmax_weights.hdf5"  # ending of the names of files with only a softmax
 PROJECTION = ("CNN_proj/W_proj", "CNN_proj/b_proj")
-TABLES = ("char_embed", "embedding")  # some files have an additional row
 NETWORK = re.compile(r"char_embed|CNN|RNN_")  # beginnings of the names of a network's datasets
 # options and the fields of ELMoConfig that they set
 LSTM_OPTIONS = {"dim": "cell_dim"}
@@ -136,37 +135,23 @@ def _is_projected(weights: ArrayFile, values: dict) -> bool:
 
 
 def _take(file: ArrayFile, item: Item, implied_by: str | Path) -> np.ndarray:
-    """Read a dataset, a table without its additional row: a first row for padding, or a last character."""
-    rows = item.shape[0]
-    array = file.take(item.name, item.shape, implied_by, one_more_row=item.name in TABLES)
-    if len(array) == rows:
-        return array
-    problem = f"{file.path}: {item.name} has {len(array):,} rows instead of {rows:,}"
-    if not array[0].any():
-        log.warning(f"{problem}. Ignoring the first, which is all zero: padding.")
-        return array[1:]
-    if item.name == "char_embed":
-        log.warning(f"{problem}: it was trained with n_characters {len(array)}. Ignoring the last, never read.")
-        return array[:-1]
-    raise UserError(f"{problem} as in the vocabulary, and the first is not padding.")
+    """Read a dataset, the characters' without an additional row: a first one of zeros, for padding, or a last character."""
+    if item.name != "char_embed" or file.shape(item.name, 2)[0] != CHARACTERS + 1:
+        return file.take(item.name, item.shape, implied_by)
+    array = file.take(item.name, (CHARACTERS + 1, item.shape[1]), implied_by)
+    log.warning(f"{file.path}: {item.name} has {CHARACTERS + 1} rows. Ignoring one that is never read.")
+    return array[:-1] if array[0].any() else array[1:]
 
 
 def _check_unused(weights: ArrayFile, config: ELMoConfig, source: Path) -> None:
     """Raise if datasets of a network are not in the options; warn about other unused datasets."""
-    if config.input == "char" and weights.unused.issuperset(PROJECTION):
-        # if F = P, bilm-tf does not read CNN_proj, but AllenNLP does: accept an identity
-        for name, identity in _identity_projection(config.projection_dim).items():
-            if not np.array_equal(weights.take(name, identity.shape, source), identity):
-                raise UserError(f"{weights.path}: filters add up to projection_dim; expected an identity in {name}.")
+    if config.n_filters == config.projection_dim:
+        weights.unused.difference_update(PROJECTION)  # the identity, which only AllenNLP reads
     if unknown := [name for name in sorted(weights.unused) if NETWORK.match(name)]:
         raise UserError(f"{weights.path} contains {quoted(unknown)}, which {source} does not mention.")
     if weights.unused:
         ignored = format_count(len(weights.unused), "datasets")
         log.warning(f"{weights.path}: ignoring {ignored} outside the model: {quoted(sorted(weights.unused))}.")
-
-
-def _identity_projection(size: int) -> dict[str, np.ndarray]:
-    return dict(zip(PROJECTION, (np.eye(size, dtype=np.float32), np.zeros(size, np.float32)), strict=True))
 
 
 # options.json
@@ -175,7 +160,7 @@ def _identity_projection(size: int) -> dict[str, np.ndarray]:
 def read_options(path: Path) -> dict[str, Any]:
     """Read options.json as keyword arguments of ELMoConfig, without the vocabulary size."""
     options = disk.read_json(path, "bilm-tf's options")
-    lstm = _section(path, options, "lstm", LSTM_OPTIONS)
+    lstm = _section(path, options, "lstm")
     if "use_skip_connections" not in lstm:
         log.warning(f"{path}: lstm has no use_skip_connections; assuming false, as bilm-tf's training does.")
     lstm = {"n_layers": 1, "use_skip_connections": False, **lstm}
@@ -183,23 +168,16 @@ def read_options(path: Path) -> dict[str, Any]:
     values |= {clip: values[clip] or 0.0 for clip in ("cell_clip", "proj_clip")}
     if "char_cnn" not in options:
         return {"input": "word", **values}
-    cnn = _section(path, options, "char_cnn", (*CNN_OPTIONS, "embedding", "n_characters"))
-    if (n_characters := cnn.get("n_characters", CHARACTERS)) not in (CHARACTERS, CHARACTERS + 1):
-        raise UserError(
-            f"{path}: n_characters is {n_characters!r:.60}, expected {CHARACTERS} (training: 256 bytes and 5 special "
-            f"characters) or {CHARACTERS + 1} (inference: with a padding row 0, which no file contains)."
-        )
+    cnn = _section(path, options, "char_cnn")
     values |= {ours: cnn.get(theirs) for theirs, ours in CNN_OPTIONS.items()}
-    embedding = _section(path, cnn, "embedding", ("dim",))
+    embedding = _section(path, cnn, "embedding")
     return {"input": "char", **values, "n_highway": cnn.get("n_highway") or 0, "character_dim": embedding.get("dim")}
 
 
-def _section(path: Path, values: dict[str, Any], name: str, known: Collection[str]) -> dict[str, Any]:
+def _section(path: Path, values: dict[str, Any], name: str) -> dict[str, Any]:
     section = values.get(name)
     if not isinstance(section, dict):
         raise UserError(f"{path}: {name} is {section!r:.60}, expected a JSON object.")
-    if unknown := [option for option in section if option not in known]:
-        log.warning(f"{path}, {name}: ignoring unknown options {quoted(unknown)}.")
     return section
 
 
@@ -219,8 +197,8 @@ def write_bilm_tf(folder: Path, config: ELMoConfig, params: Mapping[str, np.ndar
             array = array[-math.prod(item.shape) :]  # without row 0 of the characters
             file.create_dataset(item.name, data=array.reshape(item.shape), fletcher32=True)
         if config.input == "char" and config.n_filters == config.projection_dim:  # AllenNLP always reads it
-            for name, identity in _identity_projection(config.projection_dim).items():
-                file[name] = identity
+            file[PROJECTION[0]] = np.eye(config.projection_dim, dtype=np.float32)
+            file[PROJECTION[1]] = np.zeros(config.projection_dim, np.float32)
 
 
 def options(config: ELMoConfig) -> dict[str, Any]:

@@ -56,8 +56,6 @@ def read_fluid(folder: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[s
     if source.unused:
         complete = format_count(config.n_layers, "complete layers")
         raise UserError(f"{folder}: besides {complete} it has {quoted(sorted(source.unused))}, parts of others.")
-    if others := sorted(names - source.arrays.keys()):
-        log.warning(f"{folder}: ignoring {format_count(len(others), 'files')} outside the model: {quoted(others)}.")
     return config, weights
 
 

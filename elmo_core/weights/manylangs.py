@@ -114,18 +114,16 @@ def lstm_layout(config: ELMoConfig) -> Iterator[Item]:
 
 
 def _network(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the settings of the LSTMs and of the tokens: config.json, the file that its config_path names, or known ones."""
-    path = folder / "config.json"
-    values = read_json(path, "the configuration of an ELMoForManyLangs model")
-    name = str(values.get("config_path", "")).replace("\\", "/").rpartition("/")[2]
-    if "encoder" not in values and (known := KNOWN.fullmatch(name)) and not (folder / name).exists():
+    """Read the settings of the LSTMs and of the tokens from the file that config.json names, or of a known one."""
+    values = read_json(folder / "config.json", "the configuration of an ELMoForManyLangs model")
+    path = folder / str(values.get("config_path", "")).replace("\\", "/").rpartition("/")[2]
+    if (known := KNOWN.fullmatch(path.name)) and not path.exists():
         char_dim, word_dim, projection_dim, dim = map(int, known.groups())
         values = {
             "encoder": {"projection_dim": projection_dim, "dim": dim},
             "token_embedder": {"char_dim": char_dim, "word_dim": word_dim},
         }
-    elif "encoder" not in values:
-        path = folder / name
+    else:
         values = read_json(path, "the file that config_path in config.json names: copy it there")
     with damage_named(path, "Expected the configuration of a model of ELMoForManyLangs."):
         encoder = {"n_layers": 2, "cell_clip": 3, "proj_clip": 3, **values["encoder"]}

@@ -41,7 +41,6 @@ class PublishedModel:
     size: str
     licence: str
     source: str
-    expect: str
     files: str
     note: str
 
@@ -78,14 +77,13 @@ def table() -> dict[str, PublishedModel]:
     return {row["name"]: PublishedModel(**row) for row in rows}
 
 
-def models(language: str | None = None, format: str | None = None) -> list[PublishedModel]:
+def models(language: str | None = None) -> list[PublishedModel]:
     """List the models that have a name, bundled or published. `is_installed` tells which can be loaded without a network.
 
-    language: only those of a language, by name or code, such as "German" or "de". format: such as "bilm-tf".
+    language: only those of a language, by name or code, such as "German" or "de".
     """
-    of_format = [model for model in table().values() if format in (None, model.format)]
-    words = {model.name: re.findall(r"\w+", model.language.lower()) for model in of_format}
-    return [model for model in of_format if language is None or str(language).lower() in words[model.name]]
+    words = {model: re.findall(r"\w+", model.language.lower()) for model in table().values()}
+    return [model for model in words if language is None or str(language).lower() in words[model]]
 
 
 def home() -> Path:
@@ -121,56 +119,46 @@ def find(name: str) -> PublishedModel:
     return table()[name]
 
 
-def install(name: str, files: str | Path | Sequence[str | Path] = (), sha256: str | Sequence[str] = ()) -> Path:
+def install(name: str, files: str | Path | Sequence[str | Path] = ()) -> Path:
     """Install a published model, unless it is installed, and return its folder.
 
     files: its files, or a folder or archive with them, to use instead of downloads.
-    sha256: checksums that files of the model must have.
     """
     model = find(name)
     local_files = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
-    demanded = {digest.lower() for digest in ([sha256] if isinstance(sha256, str) else sha256)}
     if model.is_installed:
         if local_files:
             log.warning(f"{name} is already installed in {model.folder}. The files are ignored.")
-        _digests(model, [], demanded)
         return model.folder
     # not writable by others: compiled code is cached only in such folders
     home().parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     home().mkdir(exist_ok=True)
     lock = home() / f".{name}.lock"
     with lock.open("w") as file:
-        try:
-            disk.lock(file.fileno(), lock)
-        except disk.FileLocked:
-            log.warning(f"Waiting for another process, which is downloading {name}.")
-            disk.lock(file.fileno(), lock, wait=True)
+        disk.lock(file.fileno(), lock, wait=True)
         if not model.is_installed:  # another process may have installed it meanwhile
             for killed in home().glob(f".{name}.*.tmp"):
                 shutil.rmtree(killed, ignore_errors=True)
             with tempfile.TemporaryDirectory(prefix=f".{name}.", suffix=".tmp", dir=home()) as folder:
-                _install(model, local_files, Path(folder), demanded)
+                _install(model, local_files, Path(folder))
     return model.folder
 
 
-def _install(model: PublishedModel, local_files: list[Path], folder: Path, demanded: set[str]) -> None:
+def _install(model: PublishedModel, local_files: list[Path], folder: Path) -> None:
     """Download a model into a temporary folder, unless all its files are given, and convert it."""
-    downloads = all(map(formats.is_vocabulary, local_files))
-    if downloads and (not model.files or (model.format == "fluid" and not local_files)):
+    needs_download = all(map(formats.is_vocabulary, local_files))
+    if needs_download and (not model.files or (model.format == "fluid" and not local_files)):
         raise UserError(f"{model.name} {model.note}. Pass the file: {_from_files(model)}")
-    files = [*_download(model, folder), *local_files] if downloads else local_files
+    downloads = _download(model, folder) if needs_download else []
     try:
-        digests = _digests(model, files, demanded)
-        config, weights, vocabulary = formats.read_foreign(_joined(files, folder), folder, model.format)
-        for name, value in (pair.split("=") for pair in model.expect.split()):
-            if str(getattr(config, name)) != value:
-                raise UserError(f"this is a different model: its {name} is {getattr(config, name)}, expected {value}.")
+        files = _joined([*downloads, *local_files], folder)
+        config, weights, vocabulary = formats.read_foreign(files, folder, format_name=model.format)
     except UserError as error:
-        message = str(error).replace(f"{folder}{os.sep}", "")
-        raise UserError(f"{model.name}: {message}") from error
+        raise UserError(f"{model.name}: {error}") from error
     checkpoint.save_model(model.folder, config, weights, vocabulary)
-    with disk.atomic_write(model.checksums) as file:
-        file.writelines(f"{digest}  {name}\n" for name, digest in digests.items())
+    if downloads:
+        with disk.atomic_write(model.checksums) as file:
+            file.writelines(f"{disk.sha256(path)}  {path.name}\n" for path in downloads)
     log.warning(f"{model.name} ({model.description}) is installed in {model.folder}.")
 
 
@@ -189,20 +177,22 @@ def _joined(files: Sequence[Path], folder: Path) -> list[Path]:
 
 
 def _download(model: PublishedModel, folder: Path) -> list[Path]:
-    """Download each of the model's files from the first of its addresses that answers."""
+    """Download each file from the first of its addresses that has it, with the checksum of the first download."""
     import pooch  # with requests, only if needed
 
     pooch.get_logger().setLevel("WARNING")
     downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=BLOCK)
+    lines = model.checksums.read_text(encoding="utf-8").splitlines() if model.checksums.is_file() else []
+    known = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     paths = []
     for addresses in model.addresses:
         name, reasons = addresses[0].rpartition("/")[2], ""
         for address in map(mirrored, addresses):
             log.warning(f"downloading   {name} from {address}")
             try:
-                paths.append(Path(pooch.retrieve(address, None, name, folder, downloader=downloader)))
+                paths.append(Path(pooch.retrieve(address, known.get(name), name, folder, downloader=downloader)))
                 break
-            except OSError as error:  # of requests, too, which wraps others
+            except (OSError, ValueError) as error:  # of requests, too, which wraps others; of another checksum
                 reasons += f"\n  {address}: {getattr(error.args and error.args[0], 'reason', error)}"
         else:
             files = "".join(f"\n  {' or '.join(mirrors)}" for mirrors in model.addresses)
@@ -211,18 +201,3 @@ def _download(model: PublishedModel, folder: Path) -> list[Path]:
                 f"Then: {_from_files(model)}\nThe environment variable ELMO_MIRROR names a mirror."
             )
     return paths
-
-
-def _digests(model: PublishedModel, files: Sequence[Path], demanded: set[str]) -> dict[str, str]:
-    """Return the SHA-256 of files by name. Raise if one differs from the first download's, or a demanded one is missing."""
-    lines = model.checksums.read_text(encoding="utf-8").splitlines() if model.checksums.is_file() else []
-    before = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
-    digests = before | {path.name: disk.sha256(path) for path in files if path.is_file()}
-    if changed := [name for name, digest in before.items() if digests[name] != digest]:
-        raise UserError(
-            f"{changed[0]} differs from the first download (SHA-256 {digests[changed[0]]}, then "
-            f"{before[changed[0]]}). If the change is legitimate, remove {model.checksums} and try again."
-        )
-    if missing := demanded.difference(digests.values()):
-        raise UserError(f"no file of it has the SHA-256 {', '.join(missing)}. They have {', '.join(digests.values())}.")
-    return digests

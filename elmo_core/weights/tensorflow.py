@@ -11,7 +11,6 @@ other blocks. There the key "" is the header, and the others are variables; the 
 """
 
 import itertools
-import re
 import struct
 from collections.abc import Iterator
 from io import BytesIO
@@ -49,14 +48,6 @@ def read_tensorflow(path: Path) -> dict[str, np.ndarray]:
                 values = shards[shard][fields[4] : fields[4] + fields[5]]
                 variables[key.decode()] = values.view(TYPES[fields[1]]).reshape(shape)
         return variables
-
-
-def last_checkpoint(folder: Path) -> str:
-    """Return the name of the folder's last checkpoint, from TensorFlow's file `checkpoint`; empty without one."""
-    path = folder / "checkpoint"
-    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    named = re.search(r'^model_checkpoint_path: "(?:.*[/\\])?(.+)"', text, re.M)
-    return named[1] if named else ""
 
 
 def _block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:

@@ -4,7 +4,6 @@ Variables have the names of bilm-tf's HDF5 files (bilm_tf.py) behind lm/ or bilm
 
     lm/RNN_d/rnn/multi_rnn_cell/cell_l/lstm_cell/{kernel, bias, projection/kernel}    training, several layers
     lm/RNN_d/rnn/lstm_cell/...                                                        training, one layer
-    lm/rnn/...                                                                        training, one direction
     bilm/RNN_d/RNN/MultiRNNCell/Celll/rnn/lstm_cell/...                               module
 
 Training: NAME/Adagrad has the accumulators of a variable. There is no softmax/W if the embedding is used for both.
@@ -37,8 +36,6 @@ def read_bilm_checkpoint(
 ) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
     """Read a model under our names, with its vocabulary and the mix of a module. path: PREFIX.index."""
     variables = read_tensorflow(path)
-    if any(name.startswith(("lm/rnn/lstm_cell/", "lm/rnn/multi")) for name in variables):
-        raise UserError(f"{path} is a language model of one direction. An ELMo has two, RNN_0 and RNN_1.")
     is_module = any(name.startswith("bilm/") for name in variables)
     arrays, scope = {}, "bilm/" if is_module else "lm/"
     for name, array in variables.items():
@@ -51,7 +48,7 @@ def read_bilm_checkpoint(
     if bilm_tf.SOFTMAX[1] in arrays and "embedding" in arrays:
         arrays.setdefault(bilm_tf.SOFTMAX[0], arrays["embedding"])
     if is_module:
-        arrays |= {name: arrays[name][1:] for name in bilm_tf.TABLES if name in arrays}
+        arrays |= {name: arrays[name][1:] for name in ("char_embed", "embedding") if name in arrays}
     weights = ArrayFile(path, arrays)
     values = bilm_tf.read_options(options) if options else _module_values(weights)
     config, params, vocabulary = bilm_tf.read_arrays(values, options or path, weights, words, softmax)

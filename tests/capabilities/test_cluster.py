@@ -46,7 +46,7 @@ class Machine:
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 cwd=runs.PROJECT,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": self.interface},
             )
         runs.STARTED.append(process)
         return process
@@ -121,13 +121,12 @@ def test_a_network_that_breaks_ends_the_run(machines, tmp_path):
     assert re.search(r"^error: .* rank was lost", text, re.M) and "Traceback" not in text
 
 
-def test_an_address_that_other_machines_cannot_reach_is_an_error():
+def test_an_address_that_other_machines_cannot_reach_is_an_error(monkeypatch):
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    with pytest.raises(UserError, match="GLOO_SOCKET_IFNAME"):
+        ranks.check_hosts(["10.0.0.1:1", "10.0.0.2:1"])
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth0")
+    ranks.check_hosts(["10.0.0.1:1", "10.0.0.2:1"])
     with pytest.raises(UserError, match="--host"):
-        ranks.choose_network(["10.0.0.1", "127.0.1.1"], "127.0.1.1")
-    ranks.choose_network(["127.0.0.1", "127.0.0.1"], "127.0.0.1")  # one machine
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="network interfaces are looked up on Linux")
-def test_the_network_interface_is_found_by_its_address():
-    assert ranks.network_interface("127.0.0.1") == "lo"
-    assert ranks.network_interface("192.0.2.1") is None
+        ranks.check_hosts(["10.0.0.1:1", "127.0.1.1:1"])
+    ranks.check_hosts(["127.0.0.1:1", "127.0.0.1:2"])  # one machine

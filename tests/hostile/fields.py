@@ -25,7 +25,6 @@ from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import checkpoint, formats
 from elmo_tasks import Classifier, Reader, Tagger
 from elmo_tasks.inputs import FileVectors, PretrainedELMo
-from pretraining.run_folder import RunFolder
 
 MOST = 3 << 30  # bytes beyond those of an idle process
 VALUES = ["-1", "0", "1000000000", "1e30", "0.5", '"x"', "[]", "{}", "null", "NaN", "true", "9" * 5000]
@@ -67,8 +66,8 @@ def classifier(folder: Path) -> tuple[Path, Read]:
 
 
 def manylangs(folder: Path) -> tuple[Path, Read]:
-    manylangs_model.write_model(folder / "m", beside=False)
-    return folder / "m" / "config.json", lambda: formats.read_foreign([folder / "m"], folder)
+    manylangs_model.write_model(folder / "m")
+    return folder / "m" / "cnn_x.json", lambda: formats.read_foreign([folder / "m"], folder)
 
 
 def options(folder: Path) -> tuple[Path, Read]:
@@ -78,16 +77,10 @@ def options(folder: Path) -> tuple[Path, Read]:
     )
 
 
-def log(folder: Path) -> tuple[Path, Read]:
-    line = {"event": "training", "step": 5, "forward_perplexity": 9.5, "loss": 3, "learning_rate": 0.1}
-    (folder / "log.jsonl").write_text(json.dumps(line), encoding="utf-8")
-    return folder / "log.jsonl", lambda: RunFolder(folder, 1, None, None, {}).plot()
-
-
 CONFIGS = {
     "ELMo of characters": lambda folder: elmo(folder, "char"),
     "ELMo of words": lambda folder: elmo(folder, "word"),
-    **{config.__name__: config for config in (tagger, reader, classifier, manylangs, options, log)},
+    **{config.__name__: config for config in (tagger, reader, classifier, manylangs, options)},
 }
 
 

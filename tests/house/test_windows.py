@@ -19,7 +19,7 @@ preprocess.py vocab corpus/train --output=vocab.txt
 {PRETRAIN} --save_dir=run --max_steps=2 --overwrite
 run_eval.py --dev_data_path=corpus/dev --init_from_ckpt=run --device=cpu
 convert.py export run --output=exported
-convert.py import --options=exported/options.json --weights=exported/weights.hdf5 --output=imported
+convert.py import exported/options.json exported/weights.hdf5 --output=imported
 run_embed.py --init_from_ckpt=zh-news --input=vocab.txt --output=vectors.hdf5 --device=cpu
 run_tag.py train --train_file=tags --dev_file=tags --save_dir=tagger --init_from_ckpt=model --epochs=1 --device=cpu
 run_tag.py train --train_file=tags --save_dir=tagger --init_from_ckpt=none --epochs=1 --device=cpu --overwrite

@@ -20,7 +20,7 @@ def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bilm")
     foreign.write_bilm(folder, foreign.options_of({}, {}))
     files = folder / "options.json", folder / "weights.hdf5"
-    convert.main(["import", f"--options={files[0]}", f"--weights={files[1]}", f"--output={folder / 'out'}"])
+    convert.main(["import", *map(str, files), f"--output={folder / 'out'}"])
     return folder / "out", reference.read_bilm_hdf5(*files)
 
 

@@ -50,10 +50,10 @@ def random_model(word_dim: int, char_dim: int) -> tuple[dict, dict]:
     return tokens, encoder
 
 
-def write_model(folder, word_dim=7, char_dim=5, old=False, beside=True):
+def write_model(folder, word_dim=7, char_dim=5, old=False):
     folder.mkdir()
     network = {**NETWORK, "token_embedder": {**NETWORK["token_embedder"], "word_dim": word_dim, "char_dim": char_dim}}
-    config = {"config_path": "/home/somebody/configs/cnn_x.json"} if beside else network
+    config = {"config_path": "/home/somebody/configs/cnn_x.json"}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     (folder / "cnn_x.json").write_text(json.dumps(network), encoding="utf-8")
     for name, items, wanted in (("word", WORDS, word_dim), ("char", CHARACTERS, char_dim)):

@@ -31,9 +31,7 @@ def test_vectors_are_those_of_the_original(tmp_path, word_dim, char_dim, old):
     np.testing.assert_allclose(mixed.numpy()[1, :5], expected_vectors[1].mean(axis=0), atol=1e-5)
 
 
-def test_a_configuration_beside_or_inside_or_shipped(tmp_path):
-    write_model(tmp_path / "inside", beside=False)
-    convert.main(["import", str(tmp_path / "inside"), f"--output={tmp_path / 'out'}"])
+def test_a_configuration_beside_or_shipped(tmp_path):
     write_model(tmp_path / "gone")
     (tmp_path / "gone" / "cnn_x.json").unlink()
     with pytest.raises(UserError, match=r"cnn_x\.json"):

@@ -1,6 +1,5 @@
 """Published models by name, from well-behaved and faulty servers, all on 127.0.0.1."""
 
-import hashlib
 import io
 import re
 import shutil
@@ -8,7 +7,6 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
 import foreign
@@ -29,7 +27,6 @@ from elmo_core.weights import checkpoint, formats, model_files, published
 
 SENTENCES = [["the", "river", "bank"]]
 SMALL = "allennlp-small"
-TINY = f"projection_dim={foreign.P} cell_dim={foreign.H} n_layers=2"  # what the tests serve in place of each
 
 
 @pytest.fixture
@@ -41,14 +38,7 @@ def server(server, tmp_path, monkeypatch):
     monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ELMO_MIRROR", server.address)
     monkeypatch.setattr(published, "BUNDLED", tmp_path / "bundled")
-    expect(monkeypatch, TINY)
     return server
-
-
-def expect(monkeypatch, what: str) -> None:
-    """Make the table expect these numbers of all models."""
-    models = {name: replace(model, expect=what) for name, model in published.table().items()}
-    monkeypatch.setattr(published, "table", lambda: models)
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +108,8 @@ EXAMPLES = {"manylangs-english", "rusvectores-195", "nlpl-218"}  # of those
 
 
 @pytest.mark.parametrize("name", sorted({model.name for model in FETCHED} - SHARE_A_SERVER | EXAMPLES))
-def test_a_model_in_its_published_form_is_fetched_and_read(name, server, fakes, tmp_path, no_fsync, monkeypatch):
+def test_a_model_in_its_published_form_is_fetched_and_read(name, server, fakes, tmp_path, no_fsync):
     model = published.table()[name]
-    if model.format == "manylangs":
-        expect(monkeypatch, f"projection_dim={manylangs_model.P} cell_dim={manylangs_model.H} n_layers=2")
     local_files = []
     serve(server, fakes, name)
     if model.format == "fluid":
@@ -137,18 +125,17 @@ def test_a_model_in_its_published_form_is_fetched_and_read(name, server, fakes, 
     prefix = published.install(name, local_files)
     assert prefix == tmp_path / "home" / "models" / name
     assert model_files.read_model(name)[1].projection_dim == {"manylangs": 6}.get(model.format, 7)
-    assert leftovers(tmp_path / "home") == {name, f"{name}.sha256"}
+    assert leftovers(tmp_path / "home") == {name, *([f"{name}.sha256"] if model.files else [])}
     if name.endswith("-lm"):
         assert ELMoEmbedder(name).substitutes(SENTENCES[0], 0, 1)[0][0] in foreign.WORDS
 
 
 def test_models_are_listed_and_described_without_a_network(server, capsys):
-    names = [model.name for model in elmo.models(language="german", format="bilm-tf")]
-    assert names == ["t-systems-de"]
+    assert [model.name for model in elmo.models(language="german")] == ["t-systems-de", "manylangs-german"]
     assert [model.name for model in elmo.models("eu")] == ["schweter-eu", "manylangs-basque"]
     assert not any(model.is_installed for model in elmo.models()) and "German" in repr(elmo.models("de")[0])
-    convert.main(["list", "--language=Basque", "--format=manylangs"])
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["name", "manylangs-basque"]
+    convert.main(["list", "--language=German"])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()][::2] == ["name", "manylangs-german"]
     with pytest.raises(UserError, match="Klingon"):
         convert.main(["list", "--language=Klingon"])
     convert.main(["get", SMALL, "--addresses"])
@@ -156,36 +143,10 @@ def test_models_are_listed_and_described_without_a_network(server, capsys):
     assert f"{server.address}/s3-us-west-2.amazonaws.com" in lines and "tokens" in lines and not server.requests
 
 
-def test_a_checksum_can_be_demanded(server, fakes):
-    _, weights = serve(server, fakes)
-    digest = hashlib.sha256(server.files[weights]).hexdigest()
-    with pytest.raises(UserError, match="f" * 64):
-        convert.main(["get", SMALL, "--sha256", digest, "F" * 64])
-    assert not checkpoint.exists(published.table()[SMALL].folder)
-    convert.main(["get", SMALL, "--sha256", digest.upper()])
-    elmo.install(SMALL, sha256=digest)  # of the recorded files
-    with pytest.raises(UserError, match=digest):
-        elmo.install(SMALL, sha256=["0" * 64])
-
-
-def test_an_error_names_no_folder_that_is_gone(server, fakes, tmp_path):
-    serve(server, fakes, "rusvectores-195")
-    (name,) = server.files
-    server.files[name] = zipped({"options.json": b"{}", "model.hdf5": b"not HDF5"})
-    with pytest.raises(UserError, match=r"195\.zip/model\.hdf5") as error:
-        published.install("rusvectores-195")
-    paths = re.findall(r"(?<![\w.])/[\w./-]+", str(error.value))
-    assert all(Path(path).exists() for path in paths), error.value
-    assert ".tmp" not in str(error.value) and ".fetch" not in str(error.value)
-
-
 def test_the_table_itself(monkeypatch):
-    """Expected fields are those of a configuration, addresses are complete, and a mirror replaces them."""
-    from elmo_core.config import ELMoConfig
-
+    """Addresses are complete, and a mirror replaces them."""
     for model in FETCHED:
-        assert all(hasattr(ELMoConfig(), pair.split("=")[0]) for pair in model.expect.split()), model.name
-        assert model.format in formats.READERS and (model.files or model.note) and not model.licence.startswith("http")
+        assert (model.files or model.note) and not model.licence.startswith("http"), model.name
         assert all(re.match(r"https?://[^/ ]+/.*\w$", one) for addresses in model.addresses for one in addresses)
     monkeypatch.setenv("ELMO_MIRROR", "https://mirror.example/elmo/")
     assert published.mirrored("http://host/a/b.zip") == "https://mirror.example/elmo/host/a/b.zip"
@@ -278,19 +239,11 @@ def test_another_file_than_the_first_time_is_refused(server, fakes, tmp_path):
     home = published.install(SMALL)
     shutil.rmtree(home)
     server.files[options] += b"\n"
-    with pytest.raises(UserError, match="SHA-256"):
+    with pytest.raises(UserError, match="SHA256"):
         published.install(SMALL)
     assert not home.exists()
     server.files[options] = server.files[options].rstrip()
     assert checkpoint.exists(published.install(SMALL))
-
-
-def test_another_model_than_expected_is_refused(server, fakes, tmp_path, monkeypatch):
-    serve(server, fakes)
-    expect(monkeypatch, "projection_dim=128")
-    with pytest.raises(UserError, match="projection_dim is 7, expected 128"):
-        published.install(SMALL)
-    assert not leftovers(tmp_path / "home")
 
 
 def test_the_proxy_of_the_environment_is_used(server, fakes, monkeypatch):
@@ -305,7 +258,6 @@ def test_the_proxy_of_the_environment_is_used(server, fakes, monkeypatch):
 def test_the_next_address_is_tried(server, fakes, tmp_path, monkeypatch):
     name = "manylangs-zhs"
     serve(server, fakes, name)  # at the second address only
-    expect(monkeypatch, "n_layers=2")
     published.install(name)
     first = published.table()[name].addresses[0][0]
     assert server.gets[0][0] == first.partition("://")[2]
@@ -314,12 +266,7 @@ def test_the_next_address_is_tried(server, fakes, tmp_path, monkeypatch):
 def test_two_processes_fetch_once(server, fakes):
     serve(server, fakes)
     server.stalls = [1.0]
-    program = (
-        "import dataclasses; from elmo_core.weights import published\n"
-        "table = published.table()\n"
-        f"table[{SMALL!r}] = dataclasses.replace(table[{SMALL!r}], expect='')\n"
-        f"print(published.install({SMALL!r}))"
-    )
+    program = f"from elmo_core.weights import published\nprint(published.install({SMALL!r}))"
     running = [
         subprocess.Popen([sys.executable, "-c", program], cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(2)
@@ -396,7 +343,7 @@ def tar_of(name: str, kind: bytes, link: str = "") -> bytes:
 )
 def test_an_archive_writes_only_into_its_folder(content, tmp_path):
     (tmp_path / "archive").write_bytes(content)
-    with pytest.raises(UserError, match=r"archive|format"):
+    with pytest.raises(UserError, match=r"archive|No model"):
         formats.read_foreign([tmp_path / "archive"], tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["archive"] and not Path("/tmp/outside").exists()
 
@@ -406,6 +353,6 @@ def test_a_damaged_archive_is_an_error_or_nothing(kind, fakes, tmp_path):
     """Whatever is changed, nothing but a UserError comes out, or a whole model."""
     path = tmp_path / "archive"
     path.write_bytes(fakes["manylangs"][kind])
-    formats.read_foreign([path], tmp_path, "manylangs")
-    assert len(list(accepted(path, lambda: formats.read_foreign([path], tmp_path, "manylangs"), times=120))) < 60
+    formats.read_foreign([path], tmp_path)
+    assert len(list(accepted(path, lambda: formats.read_foreign([path], tmp_path), times=120))) < 60
     assert {path.name for path in tmp_path.iterdir()} == {"archive"}
