@@ -32,7 +32,7 @@ from elmo_core.network import language_model, texts
 from elmo_core.network.encoder import Encoder
 from elmo_core.network.layers import EncodedBatch, LayerChoice, Layers, Reading
 from elmo_core.network.lstmp import LSTMP, BiLMState, Packing, map_state, run_layer
-from elmo_core.network.matmul import chosen_precision
+from elmo_core.network.matmul import chosen_precision, freeze
 from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
 from elmo_core.network.token_tables import CachedTable, PrecomputedTable, TokenTable
@@ -280,8 +280,11 @@ class ELMo(Encoder, nn.Layer):
         self._choose(model, layers, ("mix", "concat", "sum"), pool)
         self.n_mixes, self.trainable, self.l2_coef = n_mixes, trainable, l2_coef
         self.dropout, self.word_dropout, self.layer_dropout = dropout, word_dropout, layer_dropout
-        for weight in self.bilm.parameters():
-            weight.stop_gradient = not trainable
+        if trainable:
+            for weight in self.bilm.parameters():
+                weight.stop_gradient = False
+        else:
+            freeze(self.bilm.parameters())
         mixes = 0 if self.choice.how == "concat" else n_mixes
         self.mixes = nn.LayerList(ScalarMix(self.choice.n_layers, layer_norm) for _ in range(mixes))
         self.cached: dict[tuple[str, ...], np.ndarray] = {}
@@ -454,8 +457,8 @@ class ELMoEmbedder(Encoder):
             if token_vectors is not None:
                 files = Path(token_vectors), Path(vocabulary)
                 self.token_table = PrecomputedTable.from_file(*files, self.config.projection_dim)
-        for weight in self.bilm.parameters() if self._folder else []:
-            weight.stop_gradient = True  # of frozen weights, products keep a packed copy
+        if self._folder:
+            freeze(self.bilm.parameters())
 
     def _set_model(self, model: tuple[BiLM, Vocabulary | None]) -> None:
         stored = list(model[0].config.mix) if isinstance(self._layers, str) and self._layers == "mix" else None
@@ -488,8 +491,7 @@ class ELMoEmbedder(Encoder):
             else:
                 config, weights, vocabulary = model
                 self._set_model((make_bilm(config, weights), vocabulary))
-        for weight in self.bilm.parameters():
-            weight.stop_gradient = True
+        freeze(self.bilm.parameters())
         self.token_table = table or self.token_table
 
     def __repr__(self) -> str:

@@ -33,7 +33,7 @@ from elmo_core.machine import products, runtime
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import softmax
-from elmo_core.network.matmul import chosen_precision
+from elmo_core.network.matmul import chosen_precision, freeze
 from elmo_core.network.optimizer import Adagrad
 from elmo_core.network.token_tables import CachedTable
 from elmo_core.text.corpus import Corpus
@@ -244,8 +244,7 @@ def peak_memory() -> int:
 
 def random_embedder(model_size: str, batch_size: int, precision: str = "float32") -> elmo.ELMoEmbedder:
     bilm = elmo.BiLM(elmo.ELMoConfig.preset(model_size), softmax=False)
-    for weight in bilm.parameters():
-        weight.stop_gradient = True  # as those of a checkpoint
+    freeze(bilm.parameters())  # as those of a checkpoint
     return elmo.ELMoEmbedder((bilm, None), batch_size=batch_size, device="cpu", precision=precision)
 
 

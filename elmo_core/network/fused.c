@@ -70,22 +70,6 @@ void round_to_bfloat16(int64_t n, const float *restrict x, uint16_t *restrict ro
     }
 }
 
-/* A number, not 0, that changes with any element of the arrays and with their order. */
-int64_t checksum(int64_t n_arrays, const int64_t *sizes, const uint32_t *const *arrays) {
-    enum { LANES = 64 }; /* as many as vectorise: then reading the memory takes the time */
-    uint64_t sum = 0;
-    for (int64_t a = 0; a < n_arrays; a++) {
-        const uint32_t *x = arrays[a];
-        uint32_t sums[LANES] = {0};
-        int64_t n = sizes[a], whole = n - n % LANES;
-        for (int64_t k = 0; k < whole; k += LANES)
-            for (int64_t lane = 0; lane < LANES; lane++) sums[lane] = sums[lane] * 2654435769u + x[k + lane];
-        for (int64_t lane = 0; lane < LANES; lane++) sum = sum * 0x9e3779b97f4a7c15u + sums[lane];
-        for (int64_t k = whole; k < n; k++) sum = sum * 0x9e3779b97f4a7c15u + x[k];
-    }
-    return (int64_t)(sum | 1);
-}
-
 /* An operand's rows are float32, or bfloat16 in products of that precision. */
 static void *row_of(const blas_t *blas, const void *operand, int64_t at) {
     return (char *)operand + at * (blas->engine ? sizeof(uint16_t) : sizeof(float));

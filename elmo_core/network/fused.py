@@ -15,7 +15,7 @@ import stat
 import subprocess
 import tempfile
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +35,6 @@ CNN = "columns dim ids lengths table n_widths widths filter_counts begin end"
 FLOATS = {"cell_clip", "proj_clip", "scale", "rate", "epsilon"}  # parameters that a caller may give as whole numbers
 SIGNATURES = {  # what fused.c's functions return, and their parameters, in order
     "round_to_bfloat16": (None, "n x rounded"),
-    "checksum": (NUMBER, "n_arrays sizes arrays"),
     "create_rhs": (ADDRESS, "blas trans k n matrix products rows"),
     "destroy_rhs": (None, "rhs"),
     "multiply": (None, "m a b c"),
@@ -167,13 +166,6 @@ def is_supported(x: paddle.Tensor) -> bool:
     bfloat16 = products.bfloat16_enabled()
     fits = (x.dtype == paddle.float32 or (bfloat16 and x.dtype == paddle.bfloat16)) and x.place.is_cpu_place()
     return fits and kernel() is not None and not (bfloat16 and kernel().bfloat16_blas is None)
-
-
-def checksum(weights: Sequence[paddle.Tensor]) -> object:
-    """Return a value that is different after a change of the weights; always, without the compiled loops."""
-    if not is_supported(weights[0]):
-        return object()
-    return kernel().checksum(len(weights), [weight.size for weight in weights], weights)
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 """Matrix products in the current precision, and right-hand sides packed for many of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from elmo_core.checks import check_option
 from elmo_core.machine import products, versions
@@ -54,7 +54,7 @@ def amp_matmul(x, weight, transpose_x: bool = False, transpose_y: bool = False, 
         return amp_operand(result).astype(dtype) if products.bfloat16_enabled() else result
     m, k = reversed(x.shape) if transpose_x else x.shape
     result = paddle.empty([m, weight.shape[0 if transpose_y else 1]]) if add_to is None else add_to
-    if add_to is None and not transpose_x and _is_frozen(weight):
+    if add_to is None and not transpose_x and _are_frozen([weight]):
         fused.kernel().multiply(m, amp_operand(x.contiguous()), packed([weight], transpose_y, 4, 4 * m), result)
     else:
         trans = [TRANSPOSED if transposed else AS_IS for transposed in (transpose_x, transpose_y)]
@@ -63,17 +63,52 @@ def amp_matmul(x, weight, transpose_x: bool = False, transpose_y: bool = False, 
     return result
 
 
+class FrozenWeight(paddle.base.framework.EagerParamBase):
+    """A weight that training leaves alone, so that products can keep it packed: every change of it raises `inplace_version`.
+
+    Paddle itself counts the changes by operators only.
+    """
+
+    def set_value(self, value) -> None:
+        super().set_value(value)
+        self._bump_inplace_version()
+
+    def __setattr__(self, name: str, value) -> None:
+        super().__setattr__(name, value)
+        self._bump_inplace_version()  # without `stop_gradient`, an optimizer may change it
+
+    def __deepcopy__(self, memo: dict) -> "FrozenWeight":
+        vars(self).pop("packed", None)
+        copy = super().__deepcopy__(memo)
+        copy.__class__ = FrozenWeight
+        return copy
+
+    def __reduce__(self) -> tuple:
+        return tuple, ((self.name, self.numpy()),)  # which Paddle 2.6 writes for other weights, and reads
+
+
+def freeze(weights: Iterable[paddle.Tensor]) -> None:
+    for weight in weights:
+        weight.__class__ = FrozenWeight
+        weight.stop_gradient = True
+
+
+def state_of(weights: Sequence[paddle.Tensor]) -> object:
+    """Return a value that differs after a change of the weights, and always unless all are frozen."""
+    return [(weight.data_ptr(), weight.inplace_version) for weight in weights] if _are_frozen(weights) else object()
+
+
 def packed(weights: Sequence[paddle.Tensor], transposed: bool, n_products: int, rows: int) -> fused.Packed:
     """Return the weights, one above the other, as the right-hand side of so many products with so many rows in total.
 
-    Those of a frozen model are packed once, and again if a checksum shows that they have changed: packing them in every call
-    would double the time of a batch of 8 sentences.
+    Those of a frozen model are packed once, and again if they have changed: packing them in every call would double the
+    time of a batch of 8 sentences.
     """
     packs = fused.kernel().packs(n_products, rows)
-    is_kept = (packs or len(weights) == 1) and all(map(_is_frozen, weights))
+    is_kept = (packs or len(weights) == 1) and _are_frozen(weights)
     cache = vars(weights[-1]).setdefault("packed", {}) if is_kept else {}
     key = len(weights), transposed, packs, products.bfloat16_enabled()
-    state = (fused.checksum(weights) if packs else weights[0].data_ptr()) if is_kept else None
+    state = state_of(weights)
     if key not in cache or cache[key][0] != state:
         matrix = paddle.concat(list(weights)) if len(weights) > 1 else weights[0]
         cache[key] = state, fused.Packed(matrix, transposed, n_products, rows)
@@ -82,5 +117,5 @@ def packed(weights: Sequence[paddle.Tensor], transposed: bool, n_products: int, 
     return cache[key][1]
 
 
-def _is_frozen(weight: paddle.Tensor) -> bool:
-    return weight.stop_gradient and isinstance(weight, paddle.base.framework.EagerParamBase)
+def _are_frozen(weights: Sequence[paddle.Tensor]) -> bool:
+    return all(isinstance(weight, FrozenWeight) and weight.stop_gradient for weight in weights)

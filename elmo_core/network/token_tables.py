@@ -10,7 +10,7 @@ import numpy as np
 from elmo_core.config import ELMoConfig
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, format_count, log
-from elmo_core.network import fused
+from elmo_core.network.matmul import state_of
 from elmo_core.text.characters import BYTES
 from elmo_core.text.language import warn_if_unreadable
 from elmo_core.text.tokens import BOS, EOS, UNK, Vocabulary, pad_rows, token_batch
@@ -107,8 +107,9 @@ class CachedTable(TokenTable):
 
     def __init__(self, token_encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None):
         self.token_encoder, self.config, self.vocabulary = token_encoder, config, vocabulary
-        super().__init__(paddle.zeros([1024, config.projection_dim], next(iter(token_encoder.parameters())).dtype), {})
-        self.checksum: object = None
+        self.weights = token_encoder.parameters()
+        super().__init__(paddle.zeros([1024, config.projection_dim], self.weights[0].dtype), {})
+        self.state: object = None  # of the weights that the vectors were computed with
         self.capacity = CACHE_BYTES // (4 * config.projection_dim)
 
     def row_ids(self, tokens: list[str]) -> np.ndarray:
@@ -119,11 +120,11 @@ class CachedTable(TokenTable):
         return rows
 
     def refresh(self) -> None:
-        checksum = fused.checksum(self.token_encoder.parameters())
+        state = state_of(self.weights)
         with self.lock:
-            if checksum != self.checksum:
+            if state != self.state:
                 self.row_of.clear()
-                self.checksum = checksum
+                self.state = state
 
     def _compute(self, new: list[str], tokens: list[str]) -> None:
         if len(self.row_of) + len(new) > self.capacity and self.row_of:

@@ -1,5 +1,6 @@
 """Products in bfloat16: near the float64 reference, never without being asked for, and what is missing without them."""
 
+import copy
 from unittest import mock
 
 import numpy as np
@@ -54,7 +55,7 @@ def test_a_product_is_exact_but_for_the_rounding_of_its_operands(m, k, n, frozen
         if frozen:
             initial = paddle.nn.initializer.Assign(weight)
             weight = paddle.create_parameter(weight.shape, "float32", default_initializer=initial)
-            weight.stop_gradient = True
+            matmul.freeze([weight])
         expected = rounded(a) @ rounded(b)
         result = matmul.amp_matmul(x, weight, *map(bool, transposed))
         np.testing.assert_allclose(result.numpy(), expected, atol=1e-4)
@@ -89,8 +90,15 @@ def swap_two_rows(weight):
     weight.set_value(weight.numpy()[[1, 0, *range(2, len(weight))]])
 
 
+def train_a_step(weight):
+    weight.stop_gradient = False
+    (weight**2).sum().backward()
+    paddle.optimizer.SGD(0.1, [weight]).step()
+    weight.stop_gradient = True
+
+
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("change", [zero_some_columns, set_one_element, swap_two_rows])
+@pytest.mark.parametrize("change", [zero_some_columns, set_one_element, swap_two_rows, train_a_step])
 @pytest.mark.parametrize("name", ["forward_lstm.0.recurrent_weight", "token_encoder.highways.0.carry.weight"])
 def test_new_weights_of_a_frozen_model_are_noticed(model, precision, change, name, request):
     if precision == "bfloat16":
@@ -111,6 +119,18 @@ def test_new_weights_of_a_frozen_model_are_noticed(model, precision, change, nam
     np.testing.assert_array_equal(after[0], layer(sentences)[0][0].numpy())
     np.testing.assert_array_equal(after[1], np.concatenate(embedder.encode(sentences)))
     assert all(np.abs(new - old).max() > 1e-4 for new, old in zip(after, before, strict=True))
+
+
+def test_a_frozen_layer_that_was_used_can_be_copied_and_saved(model, tmp_path):
+    layer = ELMo(model, layers="top", dropout=0)
+    expected = layer(SENTENCES * 4)[0][0].numpy()
+    copied = copy.deepcopy(layer)
+    paddle.save({"network": layer.state_dict(), "step": 3}, str(tmp_path / "state.pdparams"))
+    zero_some_columns(layer.bilm.forward_lstm[0].recurrent_weight)
+    assert np.abs(layer(SENTENCES * 4)[0][0].numpy() - expected).max() > 1e-4
+    np.testing.assert_array_equal(copied(SENTENCES * 4)[0][0].numpy(), expected)
+    layer.set_state_dict(paddle.load(str(tmp_path / "state.pdparams"))["network"])
+    np.testing.assert_array_equal(layer(SENTENCES * 4)[0][0].numpy(), expected)
 
 
 @pytest.mark.usefixtures("bfloat16")
