@@ -5,7 +5,6 @@ import itertools
 import json
 import os
 import random
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 import reference
 import tiny
-from project import PROJECT
 
 import convert
 import export_model
@@ -357,31 +355,3 @@ def test_without_the_package_onnx(model, tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "export.onnx_graph", raising=False)
     with pytest.raises(UserError, match="pip install onnx"):
         export_model.main([model, f"--output={tmp_path / 'exported'}", "--onnx"])
-
-
-# The page's programs and configuration files
-
-
-def code_blocks(language: str) -> list[str]:
-    page = (PROJECT / "docs" / "export.md").read_text(encoding="utf-8")
-    return re.findall(rf"^```{re.escape(language)}\n(.*?)^```", page, re.S | re.M)
-
-
-@pytest.fixture
-def classifier(export, heads) -> Exported:
-    return export(heads / "head of texts", "run_onnx")
-
-
-def test_the_configuration_files_of_servers(classifier):
-    """The fields are those of model_config.proto, the values the graph's."""
-    (triton,) = code_blocks("protobuf")
-    session = classifier.program.onnxruntime.InferenceSession(Path(classifier.program.__file__).with_name("model.onnx"))
-    arrays = [*session.get_inputs(), *session.get_outputs()]
-    shapes = {x.name: [n if isinstance(n, int) else -1 for n in x.shape] for x in arrays}
-    types = {x.name: x.type for x in arrays}
-
-    fields = {"name", "backend", "max_batch_size", "data_type", "dims", "label_filename"}
-    assert set(re.findall(r"(\w+):", triton)) == fields
-    entries = re.findall(r'name: "(\w+)" data_type: TYPE_(\w+) dims: \[ (.*?) \]', triton)
-    assert {name: json.loads(f"[{dims}]") for name, _, dims in entries} == shapes
-    assert {name: {"INT64": "tensor(int64)", "FP32": "tensor(float)"}[kind] for name, kind, _ in entries} == types
