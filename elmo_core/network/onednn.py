@@ -29,6 +29,7 @@ FUNCTIONS = (  # of fused.c's blas_t, in this order
     "dnnl_stream_destroy",
 )
 CPU, FLOAT32 = 1, 3  # oneDNN's enumerators
+CACHED = 100  # compiled computations; its own 1024, one for each number of tokens in a batch, take 5 GB in pretraining
 failed = ctypes.c_int(0)  # the last error of a product
 
 
@@ -54,6 +55,7 @@ def addresses() -> list[ctypes.c_void_p]:
         library.dnnl_post_ops_append_sum(additions, ctypes.c_float(1), 0, FLOAT32),
         library.dnnl_primitive_attr_create(ctypes.byref(options)),
         library.dnnl_primitive_attr_set_post_ops(options, additions),
+        library.dnnl_set_primitive_cache_capacity(CACHED),
     )
     if any(statuses):
         raise OSError(f"oneDNN: errors {statuses}")
