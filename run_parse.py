@@ -19,9 +19,10 @@ import task_flags
 from args import FILE
 from elmo_core.files import disk
 from elmo_core.text.text_files import read_lines
+from elmo_tasks.parsing.data import read_conllu
 from elmo_tasks.parsing.network import ParserSettings
 from elmo_tasks.parsing.parser import Parser
-from elmo_tasks.parsing.trees import Tree, read_conllu
+from elmo_tasks.parsing.trees import Tree
 from elmo_tasks.records import ending
 
 

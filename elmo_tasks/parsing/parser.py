@@ -14,8 +14,9 @@ from elmo_core.messages import UserError, join_names, log
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.inputs import Rows
-from elmo_tasks.parsing.network import Batch, ParserNetwork, ParserSettings
-from elmo_tasks.parsing.trees import Score, Tree, maximum_tree, read_conllu
+from elmo_tasks.parsing.data import read_conllu
+from elmo_tasks.parsing.network import MASKED, Batch, ParserNetwork, ParserSettings
+from elmo_tasks.parsing.trees import Score, Tree, allowed_labels, maximum_tree
 from elmo_tasks.task import Task, as_given, resolve_language, with_dev
 
 Text = str | Sequence[str]
@@ -73,10 +74,8 @@ class Parser(Task[ParserSettings]):
         heads = batch.rows.padded(maximum_tree(row[:n, : n + 1]) for row, n in zip(arcs, lengths, strict=True))
         scores = self.network.label_scores(*views, heads)
         names = self.parts["labels"]
-        if "root" in names:  # the label of roots, and of nothing else
-            is_root = paddle.to_tensor(heads == 0).unsqueeze(-1)
-            is_for_roots = paddle.to_tensor(np.array([name == "root" for name in names]))
-            scores = paddle.where(is_root == is_for_roots, scores, paddle.full_like(scores, -1e9))
+        allowed = paddle.to_tensor(allowed_labels(heads, names))
+        scores = paddle.where(allowed, scores, paddle.full_like(scores, MASKED))
         labels = paddle.nn.functional.log_softmax(scores, axis=-1).numpy()  # (B, T, R)
         probabilities = np.exp(np.take_along_axis(arcs, heads[..., None], -1)[..., 0] + labels.max(axis=-1))
         tags = self.network.tags(x).numpy().argmax(axis=-1) if self.network.tags else None

@@ -1,22 +1,15 @@
-"""Dependency trees: CoNLL-U, text and pictures; the best tree of scores; attachment scores."""
+"""Dependency trees: as CoNLL-U, text and pictures; the best tree of scores; attachment scores. NumPy only."""
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from elmo_core.checks import describe
 from elmo_core.display.terminal import display_width, pad
-from elmo_core.files import disk
-from elmo_core.messages import UserError
-from elmo_core.text.text_files import read_lines
-from elmo_tasks.records import check_text
 
 FORM, UPOS, HEAD, LABEL = 1, 3, 6, 7  # columns
 NOT_A_WORD = re.compile(r"#|\d+[-.]\d+\t")  # a comment, a range of words, an empty node
@@ -81,47 +74,6 @@ def _text(x: float, y: float, text: str, attributes: str = "") -> str:
     return f'<text x="{x:.0f}" y="{y:.0f}"{attributes}>{html.escape(text)}</text>'
 
 
-def read_conllu(path: str | Path, is_gold: bool = True) -> Iterator[Tree]:
-    """Yield the sentences of a file. is_gold: with their trees, which each must have."""
-    if not isinstance(path, str | Path):
-        raise TypeError(f"found {describe(path)}, expected a treebank: a file in CoNLL-U.")
-    disk.check_input(Path(path), "a treebank in CoNLL-U")
-    tree = None
-    for has_words, group in groupby(enumerate(read_lines(Path(path)), 1), lambda pair: bool(pair[1].strip())):
-        if has_words:
-            yield (tree := _sentence(list(group), path, is_gold))
-    if not tree:
-        raise UserError(f"{path}: there is no sentence, expected CoNLL-U.")
-
-
-def _sentence(lines: list[tuple[int, str]], path: str | Path, is_gold: bool) -> Tree:
-    tree, places = Tree([], lines=[line for _, line in lines], where=f"{path}:{lines[0][0]}"), []
-    for number, line in lines:
-        where, columns = f"{path}:{number}", line.split("\t")
-        if NOT_A_WORD.match(line):
-            continue
-        if len(columns) != 10 or columns[0] != str(len(places) + 1):
-            raise UserError(f"{where}: found {line!r:.60}, expected 10 columns with tabs, ID {len(places) + 1}.")
-        places.append(where)
-        tree.tokens.append(re.sub(r"\s+", "_", check_text(columns[FORM], where, "word")))
-        if is_gold:
-            head, label = columns[HEAD], columns[LABEL]
-            if not head.isdecimal() or label in ("", "_"):
-                raise UserError(f"{where}: HEAD is {head!r:.20}, DEPREL {label!r:.20}, expected both.")
-            tree.heads.append(int(head))
-            tree.labels.append(label)
-            tree.tags.append(columns[UPOS])
-    if not places:
-        raise UserError(f"{tree.where}: the sentence has no words.")
-    if wrong := [k for k, head in enumerate(tree.heads) if head > len(places)]:
-        raise UserError(f"{places[wrong[0]]}: HEAD is {tree.heads[wrong[0]]}; the sentence has {len(places)} words.")
-    if is_gold and tree.heads.count(0) != 1:
-        raise UserError(f"{tree.where}: the sentence has {tree.heads.count(0)} roots (HEAD 0), expected one.")
-    if cycle := find_cycle([0, *tree.heads]):
-        raise UserError(f"{places[cycle[0] - 1]}: the words {sorted(cycle)} are a cycle of heads, expected a tree.")
-    return tree
-
-
 def find_cycle(heads: Sequence[int]) -> list[int]:
     """The nodes of a cycle, of which there may be none. heads: of nodes 0 .. n, where 0 has none."""
     seen: set[int] = {0}
@@ -165,6 +117,12 @@ def _arborescence(scores: np.ndarray) -> np.ndarray:
         heads[rest[node]] = cycle[out[node].argmax()] if tree[node] == n else rest[tree[node]]
     heads[cycle[into[:, tree[n]].argmax()]] = rest[tree[n]]
     return heads
+
+
+def allowed_labels(heads: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """Whether each word may have each label (..., R): "root" is the label of roots (head 0), and of nothing else."""
+    is_for_roots = np.array([name == "root" for name in names])
+    return ((heads[..., None] == 0) == is_for_roots) | (not is_for_roots.any())
 
 
 @dataclass

@@ -11,9 +11,10 @@ import run_parse
 from args import with_flags
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
+from elmo_tasks.parsing.data import read_conllu
 from elmo_tasks.parsing.network import Biaffine, ParserSettings, with_one
 from elmo_tasks.parsing.parser import Parser
-from elmo_tasks.parsing.trees import Score, Tree, find_cycle, maximum_tree, read_conllu
+from elmo_tasks.parsing.trees import Score, Tree, find_cycle, maximum_tree
 
 WHOLE = """\
 # sent_id = 1
