@@ -21,23 +21,22 @@ LINES_PER_BATCH = 64
 DICTIONARY = HERE / "user_dict.txt"
 SEGMENT = Segmenter(DICTIONARY.read_text(encoding="utf-8").split("\n") if DICTIONARY.exists() else ())  # jieba
 
-Run = Callable[[dict[str, np.ndarray]], np.ndarray]  # the model's output for its inputs by name
+Run = Callable[[dict[str, np.ndarray]], list[np.ndarray]]  # the model's outputs for its inputs by name
+tokenise = Tokeniser(SETTINGS["lang"], SEGMENT)  # splits raw text as in training
 
 
 def main(load: Callable[[], Run], predict: Callable) -> None:
     """Answer the lines of standard input."""
     parser = argparse.ArgumentParser(description="Reads lines from standard input; README.md says what they hold.")
-    parser.add_argument("--tokens", action="store_true", help="texts are tokens, separated by white space")
     parser.add_argument("--json", action="store_true", help="print a JSON object per line")
     args = parser.parse_args()
     sys.stdin.reconfigure(encoding="utf-8-sig", newline="\n")
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-    run, lang = load(), "none" if args.tokens else SETTINGS["lang"]
-    lines = (line.rstrip("\r\n") for line in sys.stdin)
+    run, lines = load(), (line.rstrip("\r\n") for line in sys.stdin)
     try:
         while batch := list(islice(lines, LINES_PER_BATCH)):
             texts = [line for line in batch if line.strip()]
-            answers = iter(predict(run, texts, lang) if texts else [])
+            answers = iter(predict(run, texts) if texts else [])
             for line in batch:
                 values, text = next(answers) if line.strip() else ({}, "")  # a blank line stays blank
                 print(json.dumps(values, ensure_ascii=False) if values and args.json else text)
@@ -47,38 +46,36 @@ def main(load: Callable[[], Run], predict: Callable) -> None:
         sys.exit(f"error: {error}")
 
 
-def tokeniser(lang: str) -> Tokeniser:
-    """Splits raw text as in training."""
-    return Tokeniser(lang, SEGMENT)
-
-
 def arrays(sentences: list[list[str]]) -> dict[str, np.ndarray]:
     """The inputs of sentences by name: int64, padded to the longest sentence.
 
     A tagger of jieba's words also gets these words and the index of each token's.
     """
-    inputs = {"lengths": np.array([len(sentence) for sentence in sentences], np.int64)}
-    rows = {"B": sentences}
+    rows, lengths = {"T": sentences}, {"T": lengths_of(sentences)}
     if SETTINGS.get("unit") == "jieba":  # those of characters
         rows["W"], word_index = SEGMENT.words_of(sentences)
-        inputs["word_lengths"] = np.array([len(words) for words in rows["W"]], np.int64)
+        lengths["W"] = lengths_of(rows["W"])
+    names = {"T": "lengths", "W": "word_lengths"}
+    inputs = {names[axis]: values for axis, values in lengths.items()}
+    longest = {axis: max(1, values.max(initial=0)) for axis, values in lengths.items()}
     for name, spec in MODEL["inputs"].items():
-        of_words = spec["shape"][1] == "W"
-        longest = max(1, inputs["word_lengths" if of_words else "lengths"].max(initial=0))
-        inputs[name] = np.full([len(sentences), longest, *spec["shape"][2:]], spec["padding"], np.int64)
-        if name == "word_index":
-            n_words = max(1, inputs["word_lengths"].max(initial=0))
-            for b, index in enumerate(word_index):
-                inputs[name][b, : len(index)] = index + b * n_words
-            continue
-        for array, row in zip(inputs[name], rows["W" if of_words else "B"], strict=True):
+        axis, *columns = spec["shape"][1:]
+        inputs[name] = np.full([len(sentences), longest[axis], *columns], spec["padding"], np.int64)
+        for b, (array, row) in enumerate(zip(inputs[name], rows[axis], strict=True)):
+            if name == "word_index":
+                array[: len(row)] = word_index[b] + b * longest["W"]
+                continue
             for k, token in enumerate(row):
-                if spec["shape"][2:]:
+                if columns:
                     ids = characters(token, spec)
                     array[k, : len(ids)] = ids
                 else:
                     array[k] = word(token, spec)
     return inputs
+
+
+def lengths_of(rows: list[list[str]]) -> np.ndarray:
+    return np.array([len(row) for row in rows], np.int64)
 
 
 def characters(token: str, spec: dict) -> list[int]:

@@ -3,19 +3,19 @@
 from collections.abc import Iterator
 from itertools import chain
 
-from model_io import SETTINGS, Run, arrays, table, tokeniser
+from model_io import SETTINGS, Run, arrays, table, tokenise
 
 from elmo_core.messages import UserError
 
 
-def predict(run: Run, lines: list[str], lang: str = SETTINGS["lang"]) -> Iterator[tuple[dict, str]]:
+def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
     """The class of each line and the probabilities of all classes; and the class, its probability and the line, as text."""
     pairs = SETTINGS["pairs"]
     texts = [[" ".join(text.split()) for text in line.split("\t")] if pairs else [line.strip()] for line in lines]
     if wrong := [line for line, text in zip(lines, texts, strict=True) if len(text) != 1 + pairs]:
         raise UserError(f"{wrong[0]!r:.60}: expected two texts separated by a tab.")
     stacked = chain.from_iterable(zip(*texts, strict=True))  # all first texts, then all second ones
-    output = run(arrays([tokens[: SETTINGS["max_seq_len"]] for tokens in map(tokeniser(lang), stacked)]))
+    (output,) = run(arrays([tokens[: SETTINGS["max_seq_len"]] for tokens in map(tokenise, stacked)]))
     names = list(table("labels.txt"))
     for text, row in zip(texts, output, strict=True):
         label, probabilities = names[row.argmax()], dict(zip(names, row.astype(float).round(6).tolist(), strict=True))

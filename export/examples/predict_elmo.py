@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from model_io import SETTINGS, Run, arrays, tokeniser
+from model_io import Run, arrays
 
 
-def predict(run: Run, lines: list[str], lang: str = SETTINGS["lang"]) -> Iterator[tuple[dict, str]]:
-    """Yield the tokens of each line and their vectors, or the mean of these; and the vectors' shape, as text."""
-    sentences = list(map(tokeniser(lang), lines))
-    output = run(arrays(sentences))
+def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
+    """Yield the tokens of each line and their vectors; and the vectors' shape, as text."""
+    sentences = [line.split() for line in lines]
+    (output,) = run(arrays(sentences))
     for row, tokens in enumerate(sentences):
-        vectors = output[..., row, :] if SETTINGS["pool"] else output[..., row, : len(tokens), :]
+        vectors = output[..., row, : len(tokens), :]
         yield {"tokens": tokens, "vectors": vectors.tolist()}, f"vectors {vectors.shape}"

@@ -2,24 +2,24 @@
 
 from collections.abc import Iterator
 
-from model_io import SETTINGS, Run, arrays, table, tokeniser
+from model_io import SETTINGS, Run, arrays, table, tokenise
 
 from elmo_tasks.tagging.pieces import PieceSplitter
 from elmo_tasks.tagging.text import Line
 
 SCHEME = SETTINGS["scheme"]
-PIECES = PieceSplitter(table(SETTINGS["pieces"]), SETTINGS["whole"]) if SCHEME == "lac" else None
+HAS_PIECES = SCHEME == "lac" and SETTINGS["lang"] != "characters"
+PIECES = PieceSplitter(table(SETTINGS["pieces"]), SETTINGS["whole"]) if HAS_PIECES else None
 
 
-def predict(run: Run, lines: list[str], lang: str = SETTINGS["lang"]) -> Iterator[tuple[dict, str]]:
+def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
     """Yield the tokens of each line, their labels and the spans; and the words with their labels, as text."""
-    cut, names = tokeniser(lang), list(table("labels.txt"))
-    texts = []
+    names, texts = list(table("labels.txt")), []
     for text in lines:
-        words = cut(text)
-        texts.append(Line(text, *(PIECES.split_line(words) if PIECES and lang != "characters" else (words, words))))
-    sentences = [line.tokens for line in texts]
-    for line, row in zip(texts, run(arrays(sentences)).tolist(), strict=True):
+        words = tokenise(text)
+        texts.append(Line(text, *(PIECES.split_line(words) if PIECES else (words, words))))
+    (output,) = run(arrays([line.tokens for line in texts]))
+    for line, row in zip(texts, output.tolist(), strict=True):
         labels = [names[k] for k in row[: len(line.tokens)]]
         spans = [span.to_dict() for span in line.spans(labels, SCHEME)]
         for span in spans:

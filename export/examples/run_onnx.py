@@ -12,7 +12,7 @@ def load(threads: int = 1) -> Run:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(str(HERE / "model.onnx"), options, providers=["CPUExecutionProvider"])
-    return lambda inputs: session.run(None, inputs)[0]
+    return lambda inputs: session.run(None, inputs)
 
 
 if __name__ == "__main__":

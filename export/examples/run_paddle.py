@@ -25,11 +25,11 @@ def load(threads: int = 1) -> Run:
     config.disable_glog_info()
     predictor = inference.create_predictor(config)
 
-    def run(inputs: dict[str, np.ndarray]) -> np.ndarray:
+    def run(inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         for name, array in inputs.items():
             predictor.get_input_handle(name).copy_from_cpu(array)
         predictor.run()
-        return predictor.get_output_handle(predictor.get_output_names()[0]).copy_to_cpu()
+        return [predictor.get_output_handle(name).copy_to_cpu() for name in predictor.get_output_names()]
 
     return run
 

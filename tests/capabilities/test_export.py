@@ -25,6 +25,8 @@ from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.heads import HEADS
 from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.inputs import FileVectors, PretrainedELMo
+from elmo_tasks.parsing.network import ParserSettings
+from elmo_tasks.parsing.parser import Parser
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.tagger import Tagger
 
@@ -48,7 +50,7 @@ class Exported:
         self.run = self.program.load()
 
     def __call__(self, sentences) -> np.ndarray:
-        return self.run(self.arrays(sentences))
+        return self.run(self.arrays(sentences))[0]
 
     def answers(self, lines: list[str]) -> list[dict]:
         return [values for values, _ in self.predict(self.run, lines)]
@@ -108,23 +110,10 @@ def test_code_points_and_their_words(export, tmp_path, runtime, word_dim, char_d
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize(
-    ("flags", "layers", "pool"),
-    [
-        (["--layers=0"], 0, None),
-        (["--layers=0,1"], "0,1", None),
-        (["--layers=0.5,0.0,-1.5"], [0.5, 0.0, -1.5], None),
-        (["--layers=average", "--pool=mean"], "average", "mean"),
-        (["--pool=mean"], "all", "mean"),
-    ],
-)
-def test_layers_and_pools(export, model, runtime, flags, layers, pool):
-    found = export(model, runtime, *flags)(SENTENCES)
-    expected = ELMoEmbedder(model, device="cpu", layers=layers, pool=pool).encode(SENTENCES)
-    if not pool:
-        return check(found, SENTENCES, expected)
-    axis = 0 if layers == "average" else 1
-    assert_close(found, np.stack(expected, axis=axis))
+@pytest.mark.parametrize("layers", ["0", "0,1", "average"])
+def test_layers(export, model, runtime, layers):
+    found = export(model, runtime, f"--layers={layers}")(SENTENCES)
+    check(found, SENTENCES, ELMoEmbedder(model, device="cpu", layers=layers).encode(SENTENCES))
 
 
 def test_the_numbers_of_characters_are_the_references(export, model):
@@ -249,7 +238,9 @@ def random_classifier(folder: Path, pairs: bool = False, **settings) -> Classifi
     settings = {"lang": "none", "hidden_dim": 6, "head_dim": 5, "elmo": elmo, "max_seq_len": 20} | settings
     settings = ClassifierSettings(**settings)
     parts = {"labels": ["a", "b", 3], "pairs": pairs, "words": ["the"] if settings.word_dim else None}
-    classifier = Classifier.create(settings, parts, "cpu", PretrainedELMo.load(elmo))
+    file = settings.word_vectors and FileVectors.from_file(settings.word_vectors)
+    vectors = file and FileVectors(file.words, file.table, random=True)
+    classifier = Classifier.create(settings, parts, "cpu", PretrainedELMo.load(elmo), vectors)
     random_weights(classifier.network, "inputs.elmo.bilm")
     for part in classifier.network.inputs.statistics:
         part.deviation.set_value(1 + part.mean**2)
@@ -265,6 +256,7 @@ def random_classifier(folder: Path, pairs: bool = False, **settings) -> Classifi
         {"head": "mean", "layers": "mix"},
         {"head": "lstm", "layers": "mix:0,2", "elmo_trainable": True},
         {"head": "cnn", "layers": "top", "hidden_dim": 0},
+        {"head": "mean", "word_dim": 3, "char_cnn": True},
     ],
 )
 def test_a_classifier_gives_the_same_probabilities(export, tmp_path, runtime, settings):
@@ -280,11 +272,53 @@ def test_a_classifier_gives_the_same_probabilities(export, tmp_path, runtime, se
         np.testing.assert_allclose(exported([sentences[k] for k in row]), [probabilities], atol=1e-5)
 
 
-def test_a_classifier_of_words_is_not_exported(tmp_path):
-    random_classifier(tmp_path, word_dim=3)
-    with pytest.raises(UserError, match="words"):
+def test_a_classifier_that_draws_vectors_is_not_exported(tmp_path):
+    (tmp_path / "vectors.txt").write_text("2 2\nthe 1 2\nbank 3 -1\n", encoding="utf-8")
+    random_classifier(tmp_path, word_vectors=tmp_path / "vectors.txt")
+    with pytest.raises(UserError, match="vectors"):
         export_model.main([str(tmp_path / "classifier"), f"--output={tmp_path / 'exported'}"])
     assert not (tmp_path / "exported").exists()
+
+
+# Parsers
+
+
+def random_parser(folder: Path, **settings) -> Parser:
+    """A parser with random weights, small enough that no two scores are equal."""
+    sizes = {"hidden_dim": 5, "arc_dim": 6, "label_dim": 4, "word_dim": 3, "lang": "en"}
+    settings = ParserSettings(**{**sizes, "elmo": tiny.save(tiny.random_bilm(), folder / "elmo"), **settings})
+    parts = {"labels": ["root", "nsubj", "obj", "det"], "tags": ["N", "V", "X"], "words": ["the", "river", "很"]}
+    parser = Parser.create(settings, parts, "cpu", PretrainedELMo.load(settings.elmo))
+    random_weights(parser.network, "inputs.elmo.bilm")
+    for weight in parser.network.recurrent.parameters():
+        weight.set_value(0.3 * weight)
+    parser.save(folder / "parser")
+    return parser
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize(
+    "settings",
+    [{"with_tags": True}, {"elmo": None, "char_cnn": True, "n_layers": 1}, {"layers": "mix", "lang": "none"}],
+)
+def test_a_parser_gives_the_same_trees(export, tmp_path, runtime, settings):
+    parser = random_parser(tmp_path, **settings)
+    lines = [
+        line for line in raw_lines(12, [f"{word}{k}" for k in range(99) for word in ("the", "很", "bank")]) if line
+    ]
+    trees = list(parser.parse(map(parser.sentence, lines), None))
+    exported = export(tmp_path / "parser", runtime)
+    answers = list(exported.predict(exported.run, lines))
+    assert [text + "\n" for _, text in answers] == [tree.to_conllu() for tree in trees]
+    assert (
+        len({head for tree in trees for head in tree.heads}) > 9 and len({x for tree in trees for x in tree.labels}) > 2
+    )
+    for (values, text), line, tree in zip(answers, lines, trees, strict=True):
+        assert values == {name: getattr(tree, name) for name in ("tokens", "heads", "labels", "tags")}
+        assert next(exported.predict(exported.run, [line]))[1] == text
+    if parser.settings.lang == "en":
+        with pytest.raises(ValueError, match="no words"):
+            list(exported.predict(exported.run, ["\u200b"]))
 
 
 # Raw text
@@ -346,8 +380,8 @@ def test_the_programs_answer_raw_lines_without_this_project(tmp_path, heads, run
 
 def test_flags_of_elmo_are_not_a_taggers(tmp_path):
     random_tagger(tmp_path, elmo=False)
-    with pytest.raises(UserError, match="--pool"):
-        export_model.main([str(tmp_path / "tagger"), f"--output={tmp_path / 'exported'}", "--pool=mean"])
+    with pytest.raises(UserError, match="--layers"):
+        export_model.main([str(tmp_path / "tagger"), f"--output={tmp_path / 'exported'}", "--layers=0"])
 
 
 def test_without_the_package_onnx(model, tmp_path, monkeypatch):

@@ -141,7 +141,7 @@ def test_the_commands_of_the_pages_parse(readme, monkeypatch, capsys):
 def flags() -> set[str]:
     """The flags of all scripts, of the shell scripts, and of the programs that the pages run."""
     found = {"--host", "--master", "--gpus", "--nproc_per_node", "--backend", "--signal"}
-    found |= {"--help", "--system", "--tokens"}  # --tokens: of exported programs
+    found |= {"--help", "--system"}
     for path in PROJECT.glob("*.sh"):
         found.update(re.findall(r"--[a-z]+", path.read_text(encoding="utf-8")))
     with pytest.MonkeyPatch.context() as patch:
