@@ -52,6 +52,6 @@ def test_the_converters_of_the_page(tmp_path):
     values = [{"value": {"start": 0, "end": 3, "labels": ["PER"]}}, {"value": {"choices": ["x"]}}]
     task = {"data": {"text": "Ann ran."}, "annotations": [{"result": values}]}
     (made,) = functions["from_label_studio"]([task])
-    lines = functions["from_lines"](["Ann ran .\tB-PER O O\n"])
-    expected = SentenceReader(TaggerSettings(lang="en")).read(list(lines), "sentences")
+    tokens = {"tokens": ["Ann", "ran", "."], "labels": ["B-PER", "O", "O"]}
+    expected = SentenceReader(TaggerSettings(lang="en")).read([tokens], "sentences")
     assert SentenceReader(TaggerSettings(lang="en")).read([made], "sentences") == expected
