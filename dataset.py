@@ -29,8 +29,7 @@ from random import Random
 
 import numpy as np
 
-from elmo_core.config import differences
-from elmo_core.messages import UserError, log
+from elmo_core.messages import UserError
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.noise import add_noise
 from elmo_core.text.text_files import blocks, read_sentences, split_lines
@@ -205,7 +204,7 @@ class TrainStream:
     batch is full, nothing is dropped. One file is in memory at a time. Noise depends on (seed, epoch, file) only.
 
     `position` (also stored in each batch) consists of plain containers and arrays. A stream that seeks one continues
-    with exactly the batches that would have followed, if all settings are the same.
+    with exactly the batches that would have followed. settings: those on which the batches depend, except for the rank.
     """
 
     def __init__(
@@ -223,10 +222,10 @@ class TrainStream:
         self._corpus, self._seed, self._rank, self._world_size = corpus, seed, rank, world_size
         self.tokens_per_step = batch_size * unroll_steps * world_size  # of all ranks
         self._new_rows = partial(_RowStreams, batch_size, unroll_steps, vocabulary, input, noise, seed)
-        self._identity = {"corpus": corpus.identity, "vocabulary": vocabulary.identity}
-        self._identity |= {"batch_size": batch_size, "unroll_steps": unroll_steps, "input": input}
-        self._identity |= {"seed": seed, "rank": rank, "world_size": world_size, "noise": noise}
-        self._start(epoch=0)
+        self.settings = {"corpus": corpus.identity, "vocabulary": vocabulary.identity}
+        self.settings |= {"batch_size": batch_size, "unroll_steps": unroll_steps, "input": input}
+        self.settings |= {"seed": seed, "world_size": world_size, "noise": noise}
+        self.start(epoch=0)
 
     def __iter__(self) -> "TrainStream":
         return self
@@ -246,21 +245,15 @@ class TrainStream:
             "file": "" if at_end else str(self._corpus.paths[self._files[self._shard]]),
             "sentence": self._sentence,
             "rows": np.array([(s.file, s.index, s.n_done, s.epoch) for s in self._rows.current], np.int64),  # (B, 4)
-            "identity": self._identity,
         }
 
-    def seek(self, position: dict) -> bool:
-        """Continue from a position and return True. If settings differ, start its epoch again, and return False."""
-        if changes := differences(position["identity"], self._identity):
-            differing = "; ".join(changes.values())
-            log.warning(f"The data is read from the beginning of epoch {position['epoch']}: {differing}.")
-            self._start(position["epoch"])
-            return False
-        self._start(position["epoch"], position["shard"], position["sentence"])
+    def seek(self, position: dict) -> None:
+        """Continue from a position of a stream with the same settings and rank."""
+        self.start(position["epoch"], position["shard"], position["sentence"])
         self._rows.restore(self._corpus, position["rows"])
-        return True
 
-    def _start(self, epoch: int, shard: int = 0, sentence: int = 0) -> None:
+    def start(self, epoch: int, shard: int = 0, sentence: int = 0) -> None:
+        """Start with a sentence of a shard, with empty rows."""
         self._epoch, self._shard, self._sentence = epoch, shard, sentence
         self._files, self._n_own = self._deal_files()
         self._rows = self._new_rows()

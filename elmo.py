@@ -35,7 +35,7 @@ from elmo_core.network.lstmp import LSTMP, BiLMState, Packing, map_state, run_la
 from elmo_core.network.matmul import chosen_precision, freeze
 from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
-from elmo_core.network.token_tables import CachedTable, PrecomputedTable, TokenTable
+from elmo_core.network.token_tables import CachedTable, TokenTable
 from elmo_core.text.tokens import LMBatch, TokenBatch, Vocabulary, restore_order, token_batch
 from elmo_core.weights import checkpoint, published
 from elmo_core.weights.model_files import read_model, resolve_name, vocabulary_words
@@ -419,9 +419,6 @@ class ELMoEmbedder(Encoder):
     carry_state: start each row from the final state of the same row in the previous batch, as bilm-tf does, with sentences
     in input order. Every call starts from zero.
     keep_sentence_boundaries: also return the vectors of `<S>` and `</S>`, as if they were tokens of the sentence.
-    token_vectors, vocabulary: an HDF5 file with the vectors of a fixed vocabulary, as `run_embed.py --vocab` or bilm-tf's
-    dump_token_embeddings write it, and the file of its words. They replace the character CNN; words that are not in the
-    file are an error.
     precision: of the operands of large products: float32; bfloat16, faster on processors and GPUs that have it, with vectors
     that differ in the third digit; or auto: bfloat16 if the processor or GPU has it.
     """
@@ -436,16 +433,12 @@ class ELMoEmbedder(Encoder):
         dtype: str = "float32",
         carry_state: bool = False,
         progress: bool = False,
-        token_vectors: str | Path | None = None,
-        vocabulary: str | Path | None = None,
         keep_sentence_boundaries: bool = False,
         precision: str = "float32",
     ):
         check_number("batch_size", batch_size, 1, 2**31 - 1, integer=True)
         check_option("pool", pool, (None, "mean", "max"))
         check_option("dtype", dtype, ("float32", "float16"))
-        if (token_vectors is None) != (vocabulary is None):
-            raise UserError(f"token_vectors={token_vectors!r}, vocabulary={vocabulary!r}: expected both, or neither.")
         self.device = runtime.device_name(device)
         self.precision = chosen_precision(precision, self.device)
         # resolved, because a folder's latest checkpoint may change
@@ -454,9 +447,6 @@ class ELMoEmbedder(Encoder):
         self.batch_size, self.dtype, self.carry_state, self.progress = batch_size, dtype, carry_state, progress
         with runtime.on_device(self.device):
             self._set_model(load_bilm(self._folder) if self._folder else _check_model(params))
-            if token_vectors is not None:
-                files = Path(token_vectors), Path(vocabulary)
-                self.token_table = PrecomputedTable.from_file(*files, self.config.projection_dim)
         if self._folder:
             freeze(self.bilm.parameters())
 
@@ -477,11 +467,10 @@ class ELMoEmbedder(Encoder):
                 softmax, vocabulary = self.softmax_and_vocabulary()
                 weights |= {f"softmax.{name}": weight for name, weight in weights_of(softmax).items()}
             state |= {"model": (self.config, weights, vocabulary), "_folder": None}
-        state["table"] = self.token_table if isinstance(self.token_table, PrecomputedTable) else None
         return {**state, "device": runtime.portable_device(self.device)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        model, table = state.pop("model"), state.pop("table")
+        model = state.pop("model")
         vars(self).update(state, device=runtime.device_name(state["device"]))
         chosen_precision(self.precision, self.device)
         with runtime.on_device(self.device):
@@ -492,7 +481,6 @@ class ELMoEmbedder(Encoder):
                 config, weights, vocabulary = model
                 self._set_model((make_bilm(config, weights), vocabulary))
         freeze(self.bilm.parameters())
-        self.token_table = table or self.token_table
 
     def __repr__(self) -> str:
         name = published.name_of(self._folder.resolve()) or str(self._folder) if self._folder else "the copy of a model"
@@ -562,9 +550,6 @@ class ELMoEmbedder(Encoder):
             folder, config, weights, vocabulary = read_model(self._folder, softmax=True)
             names = [name for name in weights if name.startswith("softmax.")]
             of_softmax = {name.removeprefix("softmax."): weights.pop(name) for name in names}
-            read = {name: array.astype(np.float32) for name, array in weights.items()}
-            if checkpoint.fingerprint(read) != checkpoint.fingerprint(weights_of(self.bilm)):
-                raise UserError(f"{folder} has been replaced since it was loaded. Create another ELMoEmbedder.")
             with runtime.on_device(self.device):
                 softmax = Softmax(config.vocab_size, config.projection_dim)
                 set_weights(softmax.state_dict(), of_softmax, str(folder))

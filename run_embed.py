@@ -1,8 +1,7 @@
-"""Write the vectors of a text to one HDF5 file, in the layout of bilm-tf and AllenNLP; or those of a vocabulary.
+"""Write the vectors of a text to one HDF5 file, in the layout of bilm-tf and AllenNLP.
 
     python run_embed.py --init_from_ckpt=checkpoints --input=sentences.txt --output=vectors.hdf5
     python run_embed.py --init_from_ckpt=checkpoints --input=sentences.txt --output=vectors.hdf5 --layers=top --dtype=float16
-    python run_embed.py --init_from_ckpt=checkpoints --vocab=vocab.txt --output=vocab_vectors.hdf5
 
 Dataset "0" holds the vectors of the first line, and so on: (layers, n, 2P) for a line of n tokens, without the first
 dimension for a single layer or a mix, without n with --pool. Blank lines count. Dataset "sentence_to_index" is a JSON
@@ -27,22 +26,18 @@ import script
 from elmo_core.config import ELMoConfig
 from elmo_core.files import disk
 from elmo_core.machine import runtime
-from elmo_core.messages import UserError, format_count, log
-from elmo_core.weights import checkpoint, model_files, token_vectors
+from elmo_core.messages import UserError, format_count
+from elmo_core.weights import checkpoint, model_files
 from embedding import embed_text
 
 if TYPE_CHECKING:  # --help does not wait for Paddle
     from elmo import ELMoEmbedder
 
-TEXT_FLAGS = ("layers", "mix", "dtype", "pool", "forget_sentences", "batch_size", "shard")  # of --input
-WORDS_PER_CHUNK = 2048  # --vocab
-
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
-    task = parser.add_mutually_exclusive_group(required=True)
-    task.add_argument("--input", **arguments.FILE, help="text, one tokenised sentence per line; also .gz")
-    task.add_argument("--vocab", **arguments.FILE, help="words, one per line: write their context-free vectors")
+    text = "text, one tokenised sentence per line; also .gz"
+    parser.add_argument("--input", **arguments.FILE, required=True, help=text)
     parser.add_argument("--output", **arguments.FILE, required=True, help="HDF5 file to write")
     arguments.add(parser, "init_from_ckpt", required=True)
     content = parser.add_argument_group("content of the file")
@@ -57,11 +52,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments.add(run, "batch_size", help="sentences per batch")
     arguments.add(run, "device", "tf32", "precision")
     run.add_argument("--shard", type=_shard, metavar="I/N", help="only share I of N of the parts: 0/2, 1/2")
-    args = parser.parse_args(argv)
-    for name in TEXT_FLAGS if args.vocab else ():
-        if getattr(args, name) != parser.get_default(name):
-            parser.error(f"--{name} has no effect with --vocab")
-    return args
+    return parser.parse_args(argv)
 
 
 def _numbers(text: str) -> list[float]:
@@ -77,26 +68,10 @@ def _shard(text: str) -> tuple[int, int]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
-    disk.check_output("--output", args.output, args.input, args.vocab)
-    if args.vocab:
-        embed_vocabulary(args)
-    else:
-        disk.check_input(args.input, "a text, one sentence per line", "--input")
-        share = args.shard or runtime.rank_and_size()
-        embed_text.embed(load(args), args.input, args.output, share, args.forget_sentences)
-
-
-def embed_vocabulary(args: argparse.Namespace) -> None:
-    """Write the context-free vectors (V, P) of words."""
-    if args.output.exists():
-        raise UserError(f"--output {args.output} exists. Choose another, or delete it.")
-    words, embedder = token_vectors.read_words(args.vocab), load(args)
-    chunks = (words[begin : begin + WORDS_PER_CHUNK] for begin in range(0, len(words), WORDS_PER_CHUNK))
-    vectors = map(embedder.encode_tokens, chunks)
-    token_vectors.write_token_vectors(args.output, words, embedder.config.projection_dim, vectors)
-    if embedder.oov_share:
-        log.warning(f"{embedder.oov_share:.1%} of the words are outside the model's vocabulary.")
-    log.info(f"wrote         {args.output}, {format_count(len(words), 'vectors')}")
+    disk.check_output("--output", args.output, args.input)
+    disk.check_input(args.input, "a text, one sentence per line", "--input")
+    share = args.shard or runtime.rank_and_size()
+    embed_text.embed(load(args), args.input, args.output, share, args.forget_sentences)
 
 
 def load(args: argparse.Namespace) -> "ELMoEmbedder":

@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     ranks = Ranks("Give the same command with --resume.", args.exchange)
     if not ranks.is_main:
         log.setLevel("WARNING")
-    corpus, dev = open_text(args)
+    corpus, dev = Corpus(args.train_data_path), Corpus(args.dev_data_path) if args.dev_data_path else None
     with ExitStack() as stack:
         ranks.run_on_main(lambda: stack.enter_context(run_folder.locked(args.save_dir)))
         resumed, source = find_checkpoints(args)
@@ -93,15 +93,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         log_summary(args, trainer, device, len(corpus.paths))
         is_complete = trainer.train()
         log_end(args, trainer, is_complete)
-
-
-def open_text(args: argparse.Namespace) -> tuple[Corpus, Corpus | None]:
-    """Open the text and the held-out text."""
-    corpus = Corpus(args.train_data_path)
-    dev = Corpus(args.dev_data_path) if args.dev_data_path else None
-    if args.save_dir.resolve() in {path.parent.resolve() for path in [*corpus.paths, *(dev.paths if dev else ())]}:
-        raise UserError(f"--save_dir {args.save_dir} is a folder that this run reads from. Choose another.")
-    return corpus, dev
 
 
 def find_checkpoints(args: argparse.Namespace) -> tuple[Path | None, Path | None]:

@@ -81,15 +81,16 @@ class Progress:
             kept -= {"evaluated", "best", "best_step", "without_gain"}
         for name in kept:
             setattr(self, name, saved[name])
-        if "world_size" in changes:  # any of the earlier ranks that are the furthest behind
-            own = min(saved["ranks"], key=lambda rank: rank["position"]["epoch"])
+        if changes & stream.settings.keys():
+            epoch = min(rank["position"]["epoch"] for rank in saved["ranks"])
+            log.warning(f"The text is read from the beginning of epoch {epoch}.")
+            stream.start(epoch)
+            self.tokens = epoch * self.counts.predictions
         else:
-            own = saved["ranks"][ranks.rank]
-        if stream.seek(own["position"]):
-            self.losses[:], n = own["losses"], len(self.states)
+            own, n = saved["ranks"][ranks.rank], len(self.states)
+            stream.seek(own["position"])
             self.states = [map_state(lambda rows, k=k: to_tensor(np.split(rows, n)[k]), own["state"]) for k in range(n)]
-        else:
-            self.tokens = own["position"]["epoch"] * self.counts.predictions
+            self.losses[:] = own["losses"]
         self.position = stream.position
 
 

@@ -98,8 +98,7 @@ class Trainer:
         states = [bilm.zero_state(settings.batch_size) for _ in range(settings.accumulate)]
         warmup = settings.warmup_steps * tokens_per_step
         self.progress = Progress(tokens_per_step, inputs.counts, position, states, warmup)
-        data = {name: value for name, value in position["identity"].items() if name != "rank"}
-        self.fixed_settings = {**data, "dev_data": dev.identity if dev else None}
+        self.fixed_settings = {**self.stream.settings, "dev_data": dev.identity if dev else None}
         self.fixed_settings |= {field.name: getattr(settings, field.name) for field in fields(FixedSettings)}
         self.folder = RunFolder(settings.save_dir, settings.keep, bilm.config, vocabulary, self.fixed_settings)
         self.interruption = Interruption()

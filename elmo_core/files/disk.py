@@ -54,8 +54,6 @@ def check_output_folder(flag: str, path: Path) -> None:
     """Raise if a folder cannot be created, is not empty, or is the current one, which cannot be replaced."""
     if path.exists() and not (path.is_dir() and not any(path.iterdir()) and not path.samefile(".")):
         raise UserError(f"{flag} {path} already exists. Name a new folder, or an empty one other than the current.")
-    if os.path.ismount(path):  # Path.is_mount: on Windows only from Python 3.12 on
-        raise UserError(f"{flag} {path} is a mount point, which cannot be replaced. Name a folder inside it.")
     _check_writable(flag, path)
 
 
@@ -169,18 +167,18 @@ class FileLocked(UserError):
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file, at most until the process ends. Raise FileLocked if another process holds it.
+def locked(path: Path, wait: bool = False) -> Iterator[None]:
+    """Hold a lock file, at most until the process ends. If another process holds it, wait, or raise FileLocked.
 
     The file stays: if it were removed, one process could lock the removed file and another a new one.
     """
     with path.open("ab") as file:
-        if not lock(file.fileno(), path.parent):
+        if not _lock(file.fileno(), path.parent, wait):
             file.close()  # Windows renames no folder in which a file is open
         yield
 
 
-def lock(handle: int, path: Path, wait: bool = False) -> bool:
+def _lock(handle: int, path: Path, wait: bool) -> bool:
     """Lock an open file until this process ends, if the system can. If another process has locked it, wait or raise."""
     try:
         import fcntl  # not on Windows

@@ -45,11 +45,8 @@ class ArrayFile:
 def open_hdf5(path: Path, expected: str) -> Iterator[ArrayFile]:
     """Open an HDF5 file. expected: describes it in error messages."""
     check_input(path, expected)
-    if not h5py.is_hdf5(path):
-        begin = path.open("rb").read(8)
-        raise UserError(f"{path} is not an HDF5 file, it begins with {begin!r}. Expected {expected}.")
     arrays: dict[str, h5py.Dataset] = {}
-    with damage_named(path), h5py.File(path, "r") as file:
+    with damage_named(path, f"Expected {expected}, in HDF5."), h5py.File(path, "r") as file:
         file.visititems(lambda name, item: arrays.update({name: item} if isinstance(item, h5py.Dataset) else {}))
         yield ArrayFile(path, arrays)
 

@@ -1,9 +1,7 @@
-"""Files of others for reading: compressed ones are recognised by their first bytes; damage is an error that names them."""
+"""Files of others for reading: gzip is recognised by its first bytes; damage is an error that names the file."""
 
-import bz2
 import errno
 import gzip
-import lzma
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +11,6 @@ from typing import IO
 from elmo_core.messages import UserError
 
 DAMAGE = None, errno.EINVAL  # numbers of errors that are not the disk's: none, and that of an impossible offset
-FORMATS = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}  # by their first bytes
 
 
 @contextmanager
@@ -32,7 +29,7 @@ def damage_named(what: object, advice: str = "Download or create it again.") -> 
 
 
 def open_file(path: Path) -> IO[bytes]:
-    """Open a file, unpacking it whatever its name."""
+    """Open a file, plain or gzip, whatever its name."""
     with path.open("rb") as file:
-        begin = file.read(6)
-    return next((kind for first, kind in FORMATS.items() if begin.startswith(first)), open)(path, "rb")
+        is_gzip = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rb") if is_gzip else path.open("rb")

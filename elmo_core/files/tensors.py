@@ -33,7 +33,7 @@ def read_tensors(path: Path) -> dict[str, np.ndarray]:
     """Read all arrays. Raises a UserError if the file is damaged or has no checksum."""
     with _opened(path) as file:
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dict
-    metadata = read_metadata(path)
+        metadata = file.metadata() or {}
     if metadata.pop(CHECKSUM, None) != _checksum(arrays, metadata):
         raise _damage(path, "the checksum is wrong")
     return arrays

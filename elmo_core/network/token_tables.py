@@ -1,15 +1,14 @@
-"""Sources of an embedder's token vectors: computed once and cached, or a file."""
+"""An embedder's token vectors: computed once and cached."""
 
 import itertools
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from elmo_core.config import ELMoConfig
 from elmo_core.machine.runtime import paddle, to_tensor
-from elmo_core.messages import UserError, format_count, log
+from elmo_core.messages import format_count, log
 from elmo_core.network.matmul import state_of
 from elmo_core.text.characters import BYTES
 from elmo_core.text.language import warn_if_unreadable
@@ -73,33 +72,6 @@ class TokenTable:
 
     def refresh(self) -> None:
         """Drop vectors that were computed with other weights."""
-
-
-class PrecomputedTable(TokenTable):
-    """The words of a fixed vocabulary, from a file of their vectors."""
-
-    def __init__(self, path: Path, vectors: np.ndarray, row_of: dict[str, int]):
-        super().__init__(to_tensor(vectors), row_of)
-        self.path = path
-
-    @classmethod
-    def from_file(cls, path: Path, vocabulary: Path, width: int) -> "PrecomputedTable":
-        from elmo_core.weights import token_vectors  # and with it h5py: only here
-
-        words, vectors = token_vectors.read_token_vectors(path, vocabulary, width)
-        return cls(path, vectors, {word: row for row, word in enumerate(words)})
-
-    def __reduce__(self):
-        return PrecomputedTable, (self.path, self.table.numpy(), self.row_of)
-
-    def row_ids(self, tokens: list[str]) -> np.ndarray:
-        rows = super().row_ids(tokens)
-        if (rows < 0).any():
-            raise UserError(
-                f"{tokens[rows.argmin()]!r:.60} is not among the {len(self.row_of):,} words of {self.path}. Add it to "
-                "their vocabulary and create the file again, or omit token_vectors."
-            )
-        return rows
 
 
 class CachedTable(TokenTable):

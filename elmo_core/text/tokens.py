@@ -27,14 +27,6 @@ SLICE = 1 << 16  # tokens that are checked at once
 PADDLENLP_SPECIAL_TOKENS = {"UNK", BOS, EOS, "<PAD>"}  # its reader puts them before the words of a file
 
 
-def digest(lines: Iterable[str], *arrays: np.ndarray) -> str:
-    """Hexadecimal SHA-1 of lines, and of arrays."""
-    sha1 = hashlib.sha1("\n".join(lines).encode("utf-8", "surrogatepass"))
-    for array in arrays:
-        sha1.update(np.ascontiguousarray(array))
-    return sha1.hexdigest()
-
-
 class Vocabulary:
     """The words that can be predicted: `<S>`, `</S>`, `<UNK>`, then the others by decreasing frequency (not checked).
 
@@ -136,7 +128,7 @@ class Vocabulary:
     @cached_property
     def fingerprint(self) -> str:
         """Compute a digest of the tokens, to tell vocabularies apart."""
-        return digest(self.tokens)
+        return hashlib.sha1("\n".join(self.tokens).encode("utf-8", "surrogatepass")).hexdigest()
 
     @property
     def identity(self) -> str:

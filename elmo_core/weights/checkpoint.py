@@ -13,7 +13,6 @@ A folder is written under a temporary name, synced and renamed. None is ever cha
 
 import hashlib
 import shutil
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -88,10 +87,10 @@ def save_config(folder: Path, config: Mapping[str, Any]) -> None:
     disk.write_json(folder / CONFIG, {"format_version": FORMAT_VERSION, **config}, indent=2, allow_nan=False)
 
 
-def load_config(folder: Path, owner: str = "the model in this folder") -> dict[str, Any]:
-    """Load the config.json that `save_config` wrote. owner: the thing it configures, named in error messages."""
+def load_config(folder: Path) -> dict[str, Any]:
+    """Load the config.json that `save_config` wrote."""
     path = Path(folder, CONFIG)
-    config = disk.read_json(path, f"the configuration of {owner}")
+    config = disk.read_json(path, "the configuration of the model in this folder")
     version = config.pop("format_version", None)
     if type(version) is not int:
         raise UserError(f"{path} is not of an ELMo model: it has no format_version. Name the folder of a model.")
@@ -185,26 +184,12 @@ def _available(run: Path) -> str:
 
 
 def check_shapes(expected: Mapping[str, Sequence[int]], weights: Mapping[str, np.ndarray], source: str) -> None:
-    """Raise a UserError about `source` that names all weights that are missing, unexpected or unusable.
-
-    expected: {name: shape}. A usable array has that shape, a floating-point type, and only finite values.
-    """
-    faults = defaultdict(list)
-    for name, shape in expected.items():
-        array = weights.get(name)
-        if array is None:
-            faults["missing"].append(f"{name} {tuple(shape)}")
-        elif array.shape != tuple(shape):
-            faults["of the wrong shape"].append(f"{name} {array.shape}, expected {tuple(shape)}")
-        elif array.dtype.kind != "f":
-            faults["not floating-point"].append(f"{name} {array.dtype}")
-        elif not is_finite(array):
-            faults["not finite"].append(name)
-    if unexpected := [f"{name} {array.shape}" for name, array in weights.items() if name not in expected]:
-        faults["unexpected"] = unexpected
-    if faults:
-        lines = [f"\n  {len(names)} {fault}: {join_names(names)}" for fault, names in faults.items()]
-        raise UserError(f"{source}: the weights do not match the model." + "".join(lines))
+    """Raise a UserError about `source` unless the weights have the expected names and shapes."""
+    shapes = {name: tuple(shape) for name, shape in expected.items()}
+    found = {name: array.shape for name, array in weights.items()}
+    if different := [name for name in {**shapes, **found} if shapes.get(name) != found.get(name)]:
+        faults = [f"{name} is {found.get(name, 'missing')}, expected {shapes.get(name, 'none')}" for name in different]
+        raise UserError(f"{source}: the weights do not match the model: {join_names(faults)}.")
 
 
 def fingerprint(weights: Mapping[str, np.ndarray]) -> str:

@@ -11,7 +11,7 @@ with no forget bias beyond the stored one. Sentences have <bos> and <eos>, and s
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +32,14 @@ from elmo_core.weights.pickles import read_torch
 KNOWN = re.compile(r"cnn_(\d{1,9})_(\d{1,9})_(\d{1,9})_(\d{1,9})_sample\.json")
 SPECIAL = ("<bos>", "<eos>", "<oov>")  # in the order of SPECIAL_TOKENS
 PAD = "<pad>"
-TABLE = "word_emb_layer.embedding.weight"
 
 
 def read_manylangs(folder: Path) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary]:
     """Read the model in a folder under our names, with its words and characters."""
     encoder, tokens = _network(folder)
-    word_ids = _dictionary(folder / "word.dic") if tokens["word_dim"] else {}
-    character_ids = _dictionary(folder / "char.dic") if tokens["char_dim"] else {}
+    word_ids = _dictionary(folder / "word.dic", SPECIAL) if tokens["word_dim"] else {}
+    character_ids = _dictionary(folder / "char.dic", CodePoints.NAMES) if tokens["char_dim"] else {}
     words, rows = _words(word_ids, folder) if word_ids else (list(SPECIAL_TOKENS), [])
-    if character_ids and (missing := [name for name in CodePoints.NAMES if name not in character_ids]):
-        raise UserError(f"{folder / 'char.dic'}: there is no {missing[0]}.")
     try:
         config = ELMoConfig(
             input="char+word" if word_ids and character_ids else "word" if word_ids else "char",
@@ -63,15 +60,8 @@ def read_manylangs(folder: Path) -> tuple[ELMoConfig, dict[str, np.ndarray], Voc
         )
     except (UserError, TypeError, ValueError) as error:
         raise UserError(f"{folder / 'config.json'}: {error}") from error
-    if config.input == "char" and config.n_filters == config.projection_dim:
-        raise UserError(f"{folder}: a character model with as many filters as P is not supported.")
     source = ArrayFile(folder / "token_embedder.pkl", read_torch(folder / "token_embedder.pkl"))
-    weights = read_items(source, encoder_layout(config))
-    if word_ids:
-        table = source.take(TABLE, (len(word_ids), config.word_dim))
-        if max(rows) >= len(table):
-            raise UserError(f"{source.path}: {TABLE} has {len(table):,} rows, but word.dic has the id {max(rows):,}.")
-        weights["token_encoder.words.weight"] = table[rows]
+    weights = read_items(source, encoder_layout(config, max(word_ids.values(), default=0) + 1, rows))
     if config.input == "word":  # whose table includes the projection here
         names = ("words.weight", "projection.weight", "projection.bias")
         table, weight, bias = (weights.pop(f"token_encoder.{name}") for name in names)
@@ -80,9 +70,12 @@ def read_manylangs(folder: Path) -> tuple[ELMoConfig, dict[str, np.ndarray], Voc
     return config, weights, Vocabulary(words, folder / "word.dic", CodePoints(character_ids))
 
 
-def encoder_layout(config: ELMoConfig) -> Iterator[Item]:
-    """List the arrays of token_embedder.pkl, except the word table, and the weights in them."""
+def encoder_layout(config: ELMoConfig, n_words: int, rows: list[int]) -> Iterator[Item]:
+    """List the arrays of token_embedder.pkl and the weights in them. rows: of our words, among n_words, in their table."""
     n_filters, encoder = config.n_filters, "token_encoder"
+    if config.reads_words:
+        words = {f"{encoder}.words.weight": lambda array: array[rows]}
+        yield Item("word_emb_layer.embedding.weight", (n_words, config.word_dim), words)
     if config.reads_characters:
         table = (config.n_characters, config.character_dim)
         yield Item("char_emb_layer.embedding.weight", table, {f"{encoder}.embedding.weight": same})
@@ -126,16 +119,21 @@ def _network(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     else:
         values = read_json(path, "the file that config_path in config.json names: copy it there")
     with damage_named(path, "Expected the configuration of a model of ELMoForManyLangs."):
-        encoder = {"n_layers": 2, "cell_clip": 3, "proj_clip": 3, **values["encoder"]}
+        encoder = {
+            "projection_dim": None,
+            "dim": None,
+            "n_layers": 2,
+            "cell_clip": 3,
+            "proj_clip": 3,
+            **values["encoder"],
+        }
         tokens = {"activation": "relu", "filters": FILTERS, "n_highway": 2, **values["token_embedder"]}
-        if not {"projection_dim", "dim"} <= set(encoder) or not (tokens["char_dim"] or tokens["word_dim"]):
-            raise ValueError("its dimensions are missing")
         if tokens["char_dim"] and tokens.get("max_characters_per_token", MAX_CHARS) != MAX_CHARS:
             raise ValueError(f"expected {MAX_CHARS} characters per token")
     return encoder, tokens
 
 
-def _dictionary(path: Path) -> dict[str, int]:
+def _dictionary(path: Path, required: Sequence[str]) -> dict[str, int]:
     """Read {item: id}. A line with only an id is that of U+3000, which was stripped as white space."""
     check_input(path, "the dictionary that this model's configuration needs")
     ids: dict[str, int] = {}
@@ -144,13 +142,13 @@ def _dictionary(path: Path) -> dict[str, int]:
         if len(item) > 1 or not identity.isdecimal() or len(identity) > 10 or int(identity) >= 2**31:
             raise UserError(f"{path}:{number}: found {line!r:.60}, expected an item, a tab and an id.")
         ids[item[0] if item else "\u3000"] = int(identity)
+    if missing := [name for name in required if name not in ids]:
+        raise UserError(f"{path}: there is no {missing[0]}.")
     return ids
 
 
 def _words(ids: dict[str, int], folder: Path) -> tuple[list[str], list[int]]:
     """Return the vocabulary, our special tokens first, and the row of each word in the model's table."""
-    if missing := [name for name in SPECIAL if name not in ids]:
-        raise UserError(f"{folder / 'word.dic'}: there is no {missing[0]}.")
     reserved = {*SPECIAL, *SPECIAL_TOKENS, PAD}
     words = sorted((word for word in ids if word not in reserved and word.split() == [word]), key=ids.__getitem__)
     if left_out := len(ids) - len(words) - len(SPECIAL) - (PAD in ids):

@@ -26,8 +26,6 @@ def resolve_name(params: str | Path) -> Path:
         return published.install(name)
     try:
         return checkpoint.resolve(params)
-    except OSError as error:
-        raise UserError(f"{name:.80}: neither a model nor the name of a published one ({error.strerror}).") from error
     except UserError as error:
         if names := published.similar(name):
             raise UserError(f"{error} Did you mean the published model {' or '.join(names)}?") from error

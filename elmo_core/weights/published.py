@@ -133,9 +133,7 @@ def install(name: str, files: str | Path | Sequence[str | Path] = ()) -> Path:
     # not writable by others: compiled code is cached only in such folders
     home().parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     home().mkdir(exist_ok=True)
-    lock = home() / f".{name}.lock"
-    with lock.open("w") as file:
-        disk.lock(file.fileno(), lock, wait=True)
+    with disk.locked(home() / f".{name}.lock", wait=True):
         if not model.is_installed:  # another process may have installed it meanwhile
             for killed in home().glob(f".{name}.*.tmp"):
                 shutil.rmtree(killed, ignore_errors=True)

@@ -448,18 +448,6 @@ def test_more_noise_changes_the_same_words_and_others():
     assert not changed[0] and changed[1] < changed[2]
 
 
-@pytest.mark.parametrize("change", [{"world_size": 2}, {"batch_size": 3}, {"unroll_steps": 5}, {"noise": 0.1}])
-def test_with_another_setting_the_epoch_starts_again(tmp_path, vocabulary, messages, change):
-    corpus, _ = write_shards(tmp_path / "c", 9, 8)
-    stream = TrainStream(corpus, vocabulary, 2, 3)
-    while stream.position["epoch"] < 1:
-        next(stream)
-    other = TrainStream(corpus, vocabulary, **{"batch_size": 2, "unroll_steps": 3, **change})
-    assert not other.seek(next(stream).position)
-    assert (other.position["epoch"], other.position["shard"], other.position["sentence"]) == (1, 0, 0)
-    assert f"beginning of epoch 1: {next(iter(change))} was " in messages()
-
-
 @pytest.mark.parametrize(
     ("batch_size", "max_tokens", "window"), [(4, 60, 16), (1, 1000, 5), (100, 20, 100), (8, 1, 50), (8, 400, math.inf)]
 )

@@ -3,7 +3,6 @@
 import gzip
 import itertools
 import json
-import pickle
 import random
 import re
 import shutil
@@ -15,19 +14,14 @@ from unittest import mock
 import h5py
 import numpy as np
 import pytest
-import reference
 import runs
 import tiny
-from damage import accepted
 
-import elmo
 import run_embed
 from elmo import ELMoEmbedder, ScalarMix
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
-from elmo_core.network.char_cnn import CharCNN
 from elmo_core.text.text_files import read_sentences
-from elmo_core.weights import token_vectors
 from embedding import embed_text
 
 DIM = 2 * tiny.CHAR["projection_dim"]
@@ -295,106 +289,6 @@ def test_a_dead_process_does_not_block_the_others(model, text, whole, output, mo
     monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
     embed(model, text, output)
     assert_close(output, whole)
-
-
-# Vectors of a vocabulary
-
-
-WORDS = [*tiny.WORDS, "日本語", "x" * 60, "unseen"]
-
-
-def vocabulary(folder: Path, n: int = 0) -> Path:
-    path = folder / "words.txt"
-    path.write_text("\n".join([*WORDS, *(f"w{k}" for k in range(n))]) + "\n", encoding="utf-8")
-    return path
-
-
-def embed_words(model: str, path: Path, output: Path) -> Path:
-    run_embed.main([f"--init_from_ckpt={model}", f"--vocab={path}", f"--output={output}", "--device=cpu"])
-    return output
-
-
-@pytest.fixture(scope="module")
-def words(model, tmp_path_factory):
-    """A vocabulary file and the file of its vectors."""
-    path = vocabulary(tmp_path_factory.mktemp("words"), 5000)
-    return path, embed_words(model, path, path.with_name("words.hdf5"))
-
-
-@pytest.mark.parametrize("options", [{}, {"carry_state": True, "batch_size": 2}])
-def test_vectors_of_a_vocabulary_replace_the_characters(model, words, options):
-    path, output = words
-    sentences = [["the", "bank", "日本語"], [], ["x" * 60, "unseen", "w4999", "a"]]
-    expected = ELMoEmbedder(model, device="cpu", **options).encode(sentences)
-    embedder = ELMoEmbedder(model, device="cpu", token_vectors=output, vocabulary=path, **options)
-    with mock.patch.object(CharCNN, "forward", side_effect=AssertionError):
-        copied = pickle.loads(pickle.dumps(embedder))
-        for found in (
-            embedder.encode(sentences),
-            list(embedder.iter_encode(iter(sentences))),
-            copied.encode(sentences),
-        ):
-            reference.assert_close(found, expected)
-    assert embedder.oov_share == 0
-
-
-def test_words_without_a_vector_are_refused(model, words):
-    path, output = words
-    embedder = ELMoEmbedder(model, token_vectors=output, vocabulary=path)
-    sentences = [["the"], ["a", "bank", "missing"]]
-    for call in (embedder.encode, lambda sentences: list(embedder.iter_encode(iter(sentences)))):
-        with pytest.raises(UserError, match="'missing' is not among"):
-            call(sentences)
-
-
-def test_files_of_bilm_tf_are_read(model, tmp_path):
-    """No attributes, words in any order, without <UNK>."""
-    tokens = ["bank", "</S>", "the", "<S>"]
-    path, output = tmp_path / "words.txt", tmp_path / "tokens.hdf5"
-    path.write_text("\n".join(tokens), encoding="utf-8")
-    plain = ELMoEmbedder(model, device="cpu")
-    with h5py.File(output, "w") as file:
-        file.create_dataset("embedding", (4, DIM // 2), dtype="float32", data=plain.encode_tokens(tokens))
-    embedder = ELMoEmbedder(model, device="cpu", token_vectors=output, vocabulary=path)
-    reference.assert_close(embedder.encode([["the", "bank"]]), plain.encode([["the", "bank"]]))
-
-
-def test_damage_to_vectors_of_a_vocabulary_is_found(model, tmp_path):
-    path = vocabulary(tmp_path, 30)
-    output = embed_words(model, path, tmp_path / "v.hdf5")
-    _, expected = token_vectors.read_token_vectors(output, path, DIM // 2)
-    results = list(
-        accepted(
-            output, lambda: token_vectors.read_token_vectors(output, path, DIM // 2)[1], times=600, message=output.name
-        )
-    )
-    assert len(results) < 450
-    for _, vectors in results:
-        np.testing.assert_array_equal(vectors, expected)
-
-
-def test_a_word_model_has_vectors_for_its_own_words(word_model, tmp_path, messages):
-    output = embed_words(word_model, vocabulary(tmp_path), tmp_path / "v.hdf5")
-    bilm, _ = elmo.load_bilm(word_model)
-    table = bilm.token_encoder.embedding.weight.numpy()
-    np.testing.assert_array_equal(contents(output)["embedding"], table[[*range(len(tiny.WORDS)), 2, 2, 2]])
-    assert "26.7%" in messages()
-
-
-@pytest.mark.parametrize(
-    ("edit", "place"),
-    [
-        (lambda lines: lines.replace("unseen", "seen"), "other.txt"),
-        (lambda lines: lines.replace("<S>\n", ""), "other.txt.* <S>"),
-        (lambda lines: lines.replace("unseen", "not seen"), "other.txt:15"),
-    ],
-)
-def test_vectors_of_other_words_are_an_error(model, words, tmp_path, edit, place):
-    path, output = words
-    other = tmp_path / "other.txt"
-    other.write_text(edit(path.read_text(encoding="utf-8")), encoding="utf-8")
-    with pytest.raises(UserError, match=place):
-        ELMoEmbedder(model, token_vectors=output, vocabulary=other)
 
 
 def test_numbers_too_large_for_float16_are_an_error(model, text, output):

@@ -119,12 +119,11 @@ READERS = {
         {"dtype": {}},
         {"device": np.zeros(2)},
         {"batch_size": 10**30},
-        {"params": "x" * 5000},
     ],
     ids=lambda options: next(iter(options)),
 )
 def test_an_argument_of_a_strange_kind_is_an_error(model, options):
-    with pytest.raises(UserError, match=f"{next(iter(options))}|xxx"):
+    with pytest.raises(UserError, match=next(iter(options))):
         ELMoEmbedder(**{"params": model, "device": "cpu", **options})
 
 

@@ -21,7 +21,6 @@ PAGES = [f"docs/{path.name}" for path in sorted(PROJECT.glob("docs/*.md")) if "_
 PAGES += ["README_zh.md", "docs/reference_zh.md"]
 BEFORE = """\
 run_embed.py --init_from_ckpt=checkpoints --input=sentences.txt --output=vectors.hdf5 --device=cpu
-run_embed.py --init_from_ckpt=checkpoints --vocab=vocab.txt --output=vocab_vectors.hdf5 --device=cpu
 run_tag.py train --train_file=chunks --save_dir=runs/tagger --init_from_ckpt=en-reviews --hidden_dim=32 --epochs=9 --lr=0.01
 run_read.py train --train_file=data/reading/dev.json --save_dir=runs/mrc --init_from_ckpt=none --lang=zh --epochs=1
 """

@@ -209,14 +209,12 @@ def test_names_that_are_not_ours_are_an_error(tmp_path):
         checkpoint.resolve(tmp_path / "Anna")
 
 
-def test_weights_are_compared_by_name_shape_and_value():
+def test_weights_are_compared_by_name_and_shape():
     found = {"a": np.ones((3, 4), np.float32), "b": np.ones(5, np.float16), "empty": np.ones((0, 3), np.float32)}
     checkpoint.check_shapes({"b": [5], "a": (3, 4), "empty": (0, 3)}, found, "the file")
-    expected = {"a": (4, 3), "gone": (7, 2), "nan": (2,), "inf": (2,), "int": (2,), "b": (5,)}
-    found |= {"nan": np.array([1, np.nan]), "inf": np.array([-np.inf, 1]), "int": np.arange(2), "b": found["b"]}
     with pytest.raises(UserError, match="the file") as error:
-        checkpoint.check_shapes(expected, found, "the file")
-    for part in ("missing: gone", "unexpected: empty", "shape: a (3, 4)", "floating-point: int", "finite: nan, inf"):
+        checkpoint.check_shapes({"a": (4, 3), "gone": (7, 2), "b": (5,)}, found, "the file")
+    for part in ("a is (3, 4), expected (4, 3)", "gone is missing", "empty is (0, 3), expected none"):
         assert part in str(error.value)
 
 

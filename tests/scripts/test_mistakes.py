@@ -100,9 +100,7 @@ MISTAKES = [  # script, flags, pattern of the message
     ("run_embed", f"{EMBED} --output=mine", "mine exists"),
     ("run_embed", f"{EMBED} --output=", "--output is empty"),
     ("run_embed", f"{EMBED} --shard=2/2", "--shard"),
-    ("run_embed", f"{EMBED} --vocab=few_words.txt", "--vocab"),
-    ("run_embed", f"{VOCAB} --vocab=few_words.txt --output=few_words.txt", "--output"),
-    ("run_embed", f"{VOCAB} --vocab=few_words.txt --output=v.hdf5 --layers=top", "--layers"),
+    ("run_embed", f"{EMBED} --output=text.txt", "--output"),
     ("run_eval", f"{EVAL} --vocab_file=few_words.txt", "--vocab_file .*few_words.txt .*4 words"),
     ("run_eval", f"{EVAL} --vocab_file=other_order.txt", "--vocab_file .*other_order.txt"),
     ("run_eval", f"{EVAL} --dev_data_path=cut.txt", "cut.txt:2:.*damaged"),
@@ -121,7 +119,6 @@ MISTAKES = [  # script, flags, pattern of the message
     ("run_pretrain", NO_VOCABULARY, "--vocab_file"),
     ("run_pretrain", f"{PRETRAIN} --init_from_ckpt=none", "none: there is no model"),
     ("run_pretrain", f"{PRETRAIN} --save_dir=mine", "--save_dir .*mine"),
-    ("run_pretrain", f"{PRETRAIN} --dev_data_path=full/file --save_dir=full", "--save_dir"),  # the text's own folder
     ("run_pretrain", f"{PRETRAIN} --unroll_steps=100000000000", "--unroll_steps"),
     ("run_pretrain", f"{PRETRAIN} --batch_size=0", "--batch_size"),
     ("run_pretrain", f"{PRETRAIN} --max_steps=0", "--max_steps"),

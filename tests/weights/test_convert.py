@@ -342,7 +342,7 @@ def dataset(name: str, **kinds):
 
 
 WEIGHTS = {
-    "a web page": (lambda p: p.write_bytes(b"<!DOCTYPE html>"), "not an HDF5 file"),
+    "a web page": (lambda p: p.write_bytes(b"<!DOCTYPE html>"), "in HDF5"),
     "truncated": (lambda p: cut(p, 5000), "damaged"),
     "missing": (lambda p: p.unlink(), "no such file"),
     "a pipe": (lambda p: (p.unlink(), os.mkfifo(p)), "pipe"),
