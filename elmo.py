@@ -35,7 +35,7 @@ from elmo_core.network.lstmp import LSTMP, BiLMState, Packing, map_state, run_la
 from elmo_core.network.matmul import chosen_precision, freeze
 from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
-from elmo_core.network.token_tables import CachedTable, TokenTable
+from elmo_core.network.token_tables import TokenTable
 from elmo_core.text.tokens import LMBatch, TokenBatch, Vocabulary, restore_order, token_batch
 from elmo_core.weights import checkpoint, published
 from elmo_core.weights.model_files import read_model, resolve_name, vocabulary_words
@@ -372,7 +372,7 @@ class ELMo(Encoder, nn.Layer):
         return [new[tokens] if tokens in new else self.cached[tokens] for tokens in keys]
 
     def _compute(self, sentences: list[tuple], dtype: str, window: float | None = None) -> Iterator[np.ndarray]:
-        table = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
+        table = TokenTable(self.bilm.token_encoder, self.config, self.vocabulary)
         reading = Reading(self.choice, lambda batch, _: batch.arrays(dtype, self.pool))
         return restore_order(self.read(sentences, reading, table, paddle.get_device(), window))
 
@@ -453,7 +453,7 @@ class ELMoEmbedder(Encoder):
     def _set_model(self, model: tuple[BiLM, Vocabulary | None]) -> None:
         stored = list(model[0].config.mix) if isinstance(self._layers, str) and self._layers == "mix" else None
         self._choose(model, stored or self._layers, ("each", "concat", "sum"), self.pool)
-        self.token_table: TokenTable = CachedTable(self.bilm.token_encoder, self.config, self.vocabulary)
+        self.token_table = TokenTable(self.bilm.token_encoder, self.config, self.vocabulary)
         self._softmax: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
 
     def __getstate__(self) -> dict[str, Any]:

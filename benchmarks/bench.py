@@ -35,7 +35,7 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.network import softmax
 from elmo_core.network.matmul import chosen_precision, freeze
 from elmo_core.network.optimizer import Adagrad
-from elmo_core.network.token_tables import CachedTable
+from elmo_core.network.token_tables import TokenTable
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import EOS, SPECIAL_TOKENS, LMBatch, Vocabulary
@@ -80,7 +80,7 @@ def encode(args: argparse.Namespace) -> dict:
     flop_per_token = lstm_flop(embedder.config)
 
     def run() -> tuple[int, float]:
-        embedder.token_table = CachedTable(embedder.bilm.token_encoder, embedder.config, None)  # an empty cache
+        embedder.token_table = TokenTable(embedder.bilm.token_encoder, embedder.config, None)  # an empty cache
         return tokens, seconds_of(embedder.encode, sentences)
 
     where = {"text": str(first_existing(REVIEWS)), "sentences": len(sentences), "tokens": tokens}

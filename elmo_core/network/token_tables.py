@@ -1,6 +1,5 @@
 """An embedder's token vectors: computed once and cached."""
 
-import itertools
 import threading
 from collections.abc import Sequence
 
@@ -45,10 +44,15 @@ class OOVCounter:
 
 
 class TokenTable:
-    """Vectors of sentences' tokens, from a table with one row per known token."""
+    """Vectors of tokens by a model's encoder. Cached, because a frozen model sees the same words again and again."""
 
-    def __init__(self, table: paddle.Tensor, row_of: dict[str, int]):
-        self.table, self.row_of = table, row_of  # (rows, P); {token: row}
+    def __init__(self, token_encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None):
+        self.token_encoder, self.config, self.vocabulary = token_encoder, config, vocabulary
+        self.weights = token_encoder.parameters()
+        self.table = paddle.zeros([1024, config.projection_dim], self.weights[0].dtype)  # (rows, P)
+        self.row_of: dict[str, int] = {}  # {token: row}
+        self.state: object = None  # of the weights that the vectors were computed with
+        self.capacity = CACHE_BYTES // (4 * config.projection_dim)
         self.lock = threading.Lock()  # several threads may use one embedder
 
     def __call__(self, sentences: Sequence[Sequence[str]]) -> tuple[paddle.Tensor, np.ndarray, np.ndarray]:
@@ -56,47 +60,29 @@ class TokenTable:
         tokens = [token for sentence in sentences for token in (BOS, *sentence, EOS)]
         lengths = np.array([len(sentence) + 2 for sentence in sentences], dtype=np.int64)
         with self.lock:
-            distinct, inverse = np.unique(self.row_ids(tokens), return_inverse=True)
+            distinct, inverse = np.unique(self._row_ids(tokens), return_inverse=True)
             vectors = paddle.gather(self.table, to_tensor(distinct))
         return vectors, pad_rows(inverse.ravel(), lengths, lengths.max(initial=0)), lengths
 
     def lookup(self, tokens: Sequence[str]) -> np.ndarray:
         """Return the vectors (n, P) of tokens."""
         with self.lock:
-            rows = to_tensor(self.row_ids(list(tokens)))  # first: the table may have to grow for it
+            rows = to_tensor(self._row_ids(list(tokens)))  # first: the table may have to grow for it
             return paddle.gather(self.table, rows).numpy()
-
-    def row_ids(self, tokens: list[str]) -> np.ndarray:
-        """Return the tokens' rows (n,) in the table, -1 for unknown ones. The caller holds the lock."""
-        return np.fromiter(map(self.row_of.get, tokens, itertools.repeat(-1)), np.int64, len(tokens))
 
     def refresh(self) -> None:
         """Drop vectors that were computed with other weights."""
-
-
-class CachedTable(TokenTable):
-    """Any tokens, by a model's encoder. Cached, because a frozen model sees the same words again and again."""
-
-    def __init__(self, token_encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None):
-        self.token_encoder, self.config, self.vocabulary = token_encoder, config, vocabulary
-        self.weights = token_encoder.parameters()
-        super().__init__(paddle.zeros([1024, config.projection_dim], self.weights[0].dtype), {})
-        self.state: object = None  # of the weights that the vectors were computed with
-        self.capacity = CACHE_BYTES // (4 * config.projection_dim)
-
-    def row_ids(self, tokens: list[str]) -> np.ndarray:
-        rows = super().row_ids(tokens)
-        if (rows < 0).any():
-            self._compute(list(dict.fromkeys(tokens[k] for k in np.flatnonzero(rows < 0))), tokens)
-            rows = super().row_ids(tokens)
-        return rows
-
-    def refresh(self) -> None:
         state = state_of(self.weights)
         with self.lock:
             if state != self.state:
                 self.row_of.clear()
                 self.state = state
+
+    def _row_ids(self, tokens: list[str]) -> np.ndarray:
+        """Return the tokens' rows (n,) in the table, after computing those of new ones. The caller holds the lock."""
+        if new := dict.fromkeys(token for token in tokens if token not in self.row_of):
+            self._compute(list(new), tokens)
+        return np.fromiter(map(self.row_of.__getitem__, tokens), np.int64, len(tokens))
 
     def _compute(self, new: list[str], tokens: list[str]) -> None:
         if len(self.row_of) + len(new) > self.capacity and self.row_of:

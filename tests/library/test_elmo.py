@@ -392,18 +392,15 @@ def test_substitutes_of_a_model_of_ones_own_and_mistakes(model, tmp_path):
             no_softmax.substitutes(SENTENCES[0], position, k)
 
 
-def test_substitutes_of_a_checkpoint_that_was_replaced_are_an_error(tmp_path):
-    """The softmax is read on first use. The biLM is not built a second time for it."""
-    prefix, other = tiny.save(tiny.random_bilm(), tmp_path), tiny.random_bilm(seed=2)
+def test_the_softmax_is_read_on_first_use(tmp_path):
+    """The biLM is not built a second time for it."""
+    prefix = tiny.save(tiny.random_bilm(), tmp_path)
     expected = ELMoEmbedder(prefix).substitutes(SENTENCES[0], 1)
-    used, unused = ELMoEmbedder(prefix), ELMoEmbedder(prefix)
+    embedder = ELMoEmbedder(prefix)
     with mock.patch.object(elmo, "BiLM"):
-        assert used.substitutes(SENTENCES[0], 1) == expected
-    tiny.save(other, tmp_path)
-    assert used.substitutes(SENTENCES[0], 1) == expected
-    with pytest.raises(UserError, match="replaced"):
-        unused.substitutes(SENTENCES[0], 1)
-    assert ELMoEmbedder(prefix).substitutes(SENTENCES[0], 1) != expected
+        assert embedder.substitutes(SENTENCES[0], 1) == expected
+    shutil.rmtree(prefix)
+    assert embedder.substitutes(SENTENCES[0], 1) == expected
 
 
 @pytest.mark.parametrize("kind", [ELMoEmbedder.encode, ELMo.forward])
@@ -757,7 +754,7 @@ def test_wrong_weights_are_listed(tmp_path):
     config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     config["model"]["projection_dim"] = 7
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    with pytest.raises(UserError, match=r"(?s)backward_lstm\.0\.input_weight \(5, \d+\), expected \(7, \d+\)"):
+    with pytest.raises(UserError, match=r"forward_lstm\.0\.input_weight is \(5, \d+\), expected \(7, \d+\)"):
         ELMoEmbedder(prefix)
     (tmp_path / "config.json").write_text(json.dumps({**config, "model": {"colour": 1}}), encoding="utf-8")
     with pytest.raises(UserError, match=r"config\.json.*colour"):
