@@ -101,19 +101,23 @@ class FileVectors:
         self._drawn: dict[str, np.ndarray] = {}
 
     @classmethod
-    def from_file(cls, path: str | Path, limit: int | None = None) -> "FileVectors":
-        """Read a file in word2vec's or GloVe's format. If only FILE.gz exists, that is read."""
-        vectors = load_word_vectors(find_word_vectors(Path(path)), limit)
-        return cls(vectors.index_to_key, vectors.vectors)
+    def from_settings(cls, settings: Any, random: bool = False) -> "FileVectors | None":
+        """Read the settings' file, if any, in word2vec's or GloVe's format. If only FILE.gz exists, that is read."""
+        if not settings.word_vectors:
+            return None
+        file = load_word_vectors(find_word_vectors(Path(settings.word_vectors)), settings.word_vectors_limit)
+        return cls(file.index_to_key, file.vectors, random, settings.seed)
 
     def row(self, word: str) -> int:
         """The number of a word's row, -1 if it has none."""
         return self.index.get(word, self.index.get(word.lower(), -1))
 
     def _draw(self, word: str) -> np.ndarray:
-        number = int.from_bytes(hashlib.sha1(word.encode("utf-8")).digest()[:8], "big")
-        draw = np.random.default_rng([self.seed, number])
-        return draw.uniform(-self.bound, self.bound, self.dim).astype(np.float32)
+        if word not in self._drawn:
+            number = int.from_bytes(hashlib.sha1(word.encode("utf-8")).digest()[:8], "big")
+            draw = np.random.default_rng([self.seed, number])
+            self._drawn[word] = draw.uniform(-self.bound, self.bound, self.dim).astype(np.float32)
+        return self._drawn[word]
 
     def lookup(self, rows: Rows) -> np.ndarray:
         """Vectors (B, T, D), float32."""
@@ -122,9 +126,7 @@ class FileVectors:
             numbers = np.array([self.row(word) for word in words], np.int64)
             vectors[: len(words)][numbers >= 0] = self.table[numbers[numbers >= 0]]
             for k in np.flatnonzero(numbers < 0).tolist() if self.bound else ():
-                if words[k] not in self._drawn:
-                    self._drawn[words[k]] = self._draw(words[k])
-                vectors[k] = self._drawn[words[k]]
+                vectors[k] = self._draw(words[k])
         return out
 
     def log_coverage(self, words: Iterable[str]) -> None:

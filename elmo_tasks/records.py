@@ -153,11 +153,11 @@ def check_text(value: Any, where: str, what: str = "text") -> str:
 
 
 def labelled(data: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the position of each example, the example and its label, of a pair of lists. name: of the argument."""
+    """Yield the position of each example, the example and its label, of a pair of lists. name: of the data."""
     pair = as_list(data) or ()
     examples, labels = map(as_list, pair) if len(pair) == 2 else (None, None)
     if examples is None or labels is None:
-        raise TypeError(f"`{name}`: found {describe(data)}, expected a file, or {name} and their labels.")
+        raise TypeError(f"`{name}`: found {describe(data)}, expected a file, or a list and its labels.")
     if not examples or len(examples) != len(labels):
         raise UserError(f"`{name}`: found {len(examples)}, and {len(labels)} labels, expected as many, at least one.")
     return ((f"{name} {k}", example, label) for k, (example, label) in enumerate(zip(examples, labels, strict=True)))

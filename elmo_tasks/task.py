@@ -30,7 +30,7 @@ from elmo_core.files import disk
 from elmo_core.files.tensors import read_tensors, write_tensors
 from elmo_core.machine import products, runtime
 from elmo_core.machine.runtime import paddle
-from elmo_core.messages import UserError, format_count, join_names, log
+from elmo_core.messages import UserError, join_names, log
 from elmo_core.network.matmul import chosen_precision
 from elmo_core.text.language import make_tokeniser
 from elmo_core.text.segmenter import Segmenter
@@ -78,7 +78,6 @@ class Task(Generic[S]):
     """
 
     name: ClassVar[str]  # such as "tagger"
-    data_name: ClassVar[str]  # of the training data, in messages, such as "sentences"
     settings_type: ClassVar[type[Settings]]
     example: ClassVar[str]  # the call in the model card, with {text!r}
     batch_size: ClassVar[int] = 64  # in prediction
@@ -97,7 +96,8 @@ class Task(Generic[S]):
         folder = Path(folder)
         values = read_config(folder)
         if values is None or values["task"] != self.name:
-            raise UserError(f"{folder} holds {_describe_content(folder)}, expected a trained {self.name}.")
+            found = f"a trained {values['task']}" if values else "no trained model"
+            raise UserError(f"{folder} holds {found}, expected a trained {self.name}.")
         tensors, source, pretrained = read_tensors(folder / WEIGHTS), values.get(ELMO), None
         try:
             if source is not None:
@@ -118,7 +118,7 @@ class Task(Generic[S]):
     ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
         """Read the data of a training. Returns the settings with what the data tell, the parts, and the examples by name.
 
-        given: of `train`, by name, the training data's first; the examples have the names train, dev and, if given, test.
+        given: by name, train and, if given, dev and test; the examples have all of these but, perhaps, test.
         """
         raise NotImplementedError
 
@@ -197,64 +197,51 @@ class Task(Generic[S]):
         settings = settings or cls.settings_type()
         pretrained = PretrainedELMo.load(settings.elmo)
         given = {name: part for name, part in (("dev", dev), ("test", test)) if part is not None}
-        given = {cls.data_name: data if labels is None else (data, labels), **given}
+        given = {"train": data if labels is None else (data, labels), **given}
         settings, parts, examples = cls.read_training(given, settings, pretrained)
-        vectors = None
-        if settings.word_vectors:
-            file = FileVectors.from_file(settings.word_vectors, settings.word_vectors_limit)
-            vectors = FileVectors(file.words, file.table, cls.random_vectors, settings.seed)
+        task = cls.create(settings, parts, device, pretrained)
         with training_folder(cls, save_dir, overwrite, resume) as folder:
-            return cls.create(settings, parts, device, pretrained, vectors).learn(examples, folder, resume, progress)
+            return task._learn(examples, folder, resume, progress)
 
     @classmethod
     def create(
-        cls,
-        settings: S,
-        parts: dict[str, Any],
-        device: str = "auto",
-        pretrained: PretrainedELMo | None = None,
-        vectors: FileVectors | None = None,
+        cls, settings: S, parts: dict[str, Any], device: str = "auto", pretrained: PretrainedELMo | None = None
     ) -> "Self":
-        """Build an untrained instance. pretrained, vectors: of `settings.elmo` and `settings.word_vectors`."""
-        task = cls.__new__(cls)
-        task._set(settings, parts, pretrained, vectors, device)
+        """Build an untrained instance. pretrained: if `settings.elmo` has been loaded."""
+        task, pretrained = cls.__new__(cls), pretrained or PretrainedELMo.load(settings.elmo)
+        task._set(settings, parts, pretrained, FileVectors.from_settings(settings, cls.random_vectors), device)
         return task
 
-    def learn(
-        self,
-        data: Mapping[str, Sequence[Any]],
-        save_dir: Path | None,
-        resume: bool = False,
-        progress: Progress | bool = True,
+    def _learn(
+        self, data: Mapping[str, Sequence[Any]], folder: Path | None, resume: bool, progress: Progress | bool
     ) -> "Self":
-        """Train on data["train"], select on data["dev"], score data["test"], if there is one, and save.
+        """Train on data["train"], select on data["dev"], score data["test"], if there is one, and save in the locked folder.
 
-        save_dir: locked and checked by `training_folder`. If `resume` finds the finished model there, that is returned.
+        If `resume` finds the finished model there, that is returned.
         """
-        train, dev = data["train"], data["dev"]
+        train, dev, inputs = data["train"], data["dev"], self.network.inputs
         if self.pretrained is None:
             log.info("training without ELMo: `elmo` is not set")
         with runtime.on_device(self.device):
             self._identity = training_identity(self, train, dev)
-            if resume and save_dir and (save_dir / CONFIG).exists() and not list(save_dir.glob(STATE.format("*"))):
-                finished = type(self)(save_dir, self.device, self.precision)
-                check_identity(save_dir, finished._identity or {}, self._identity)
-                log.info(f"{save_dir} is complete.")
+            if resume and folder and (folder / CONFIG).exists() and not list(folder.glob(STATE.format("*"))):
+                finished = type(self)(folder, self.device, self.precision)
+                check_identity(folder, finished._identity or {}, self._identity)
+                log.info(f"{folder} is complete.")
                 return finished
-            inputs = self.network.inputs
             inputs.cache(map(self.rows, data.values()))
             self.prepare(train)
             for number, settings in enumerate(self.phases(), 1):
-                best = fit(self, train, dev, settings, save_dir, resume, progress, number)
+                best = fit(self, train, dev, settings, folder, resume, progress, number)
             self.results = {"dev": best.score, **({"test": self.evaluated(data["test"])} if "test" in data else {})}
-        if inputs.elmo and not (self.pretrained and self.pretrained.layer):
+        if inputs.elmo and not self.pretrained.layer:
             inputs.elmo.clear_cache()  # of the training texts: it may hold gigabytes
         sizes = {name: len(part) for name, part in data.items()}
         values = {"epoch": best.epoch, "seconds": best.seconds, "sizes": sizes, "mixes": inputs.mix_weights()}
         values |= {part: score.to_dict() for part, score in self.results.items()}
         self.scores = values | {"summary": {part: score.summary for part, score in self.results.items()}}
-        if save_dir:
-            self._write(save_dir)
+        if folder:
+            self._write(folder)
         return self
 
     def read(self, data: Any) -> list[Any]:
@@ -303,9 +290,7 @@ class Task(Generic[S]):
             self.network.inputs.elmo.precision = self.precision
 
     def __repr__(self) -> str:
-        source = "no ELMo" if not self.pretrained else self.pretrained.name or "its own ELMo"
-        counts = [format_count(len(self.parts[name]), name) for name in ("labels",) if name in self.parts]
-        return f"{type(self).__name__}({', '.join([repr(str(self.folder))] * bool(self.folder) + [*counts, source])})"
+        return f"{type(self).__name__}({repr(str(self.folder)) if self.folder else ''})"
 
     # Copies and folders
 
@@ -363,8 +348,6 @@ class Task(Generic[S]):
     def _write(self, folder: Path) -> None:
         """Write a folder that is complete before it replaces the one that is there, of which it keeps the README.md."""
         folder, (values, tensors) = folder.resolve(), self._content()
-        if names := [name for name, array in tensors.items() if not np.isfinite(array).all()]:
-            raise UserError(f"{folder} is not written: {join_names(names, 3)} are not finite. Use a lower `lr`.")
         self.folder, old = folder, disk.temporary_name(folder)
         try:
             with disk.atomic_folder(folder) as new:
@@ -378,7 +361,6 @@ class Task(Generic[S]):
                     (new / CARD).write_text(self.card(), encoding="utf-8")
                 files = sorted(path.relative_to(new).as_posix() for path in new.rglob("*") if path.is_file())
                 disk.write_json(new / CONFIG, {**values, "files": [*files, CONFIG]}, indent=1, ensure_ascii=False)
-                read_tensors(new / WEIGHTS)
                 if folder.exists():
                     disk.rename(folder, old)
         except BaseException:
@@ -409,12 +391,9 @@ def resolve_language(settings: S, texts: Iterable[str], pretrained: PretrainedEL
 
 
 def with_dev(data: dict[str, Any], settings: Any, split: Any = hold_out) -> dict[str, Any]:
-    """The data as train, dev and, if given, test. Without a dev set, a part of the first is held out."""
-    (_, train), *others = data.items()
-    examples = {"train": train, **dict(others)}
-    if "dev" not in examples:
-        examples["train"], examples["dev"] = split(train, settings.seed)
-    return examples
+    """The data with a dev set: by default, a part of the training data is held out."""
+    train, dev = (data["train"], data["dev"]) if "dev" in data else split(data["train"], settings.seed)
+    return {**data, "train": train, "dev": dev}
 
 
 def check_sizes(settings: Settings, tensors: Mapping[str, np.ndarray]) -> None:
@@ -435,15 +414,6 @@ def read_config(folder: Path) -> dict[str, Any] | None:
     if (found := values.get("format_version")) != FORMAT:
         raise UserError(f"{folder / CONFIG}: format_version is {found!r:.20}, expected {FORMAT}. Use another version.")
     return values
-
-
-def _describe_content(folder: Path) -> str:
-    """Describe what a folder holds, in an error message."""
-    if values := read_config(folder):
-        return f"a trained {values['task']}"
-    if list(folder.glob(STATE.format("*"))):
-        return "an interrupted training"
-    return "an ELMo" if (folder / CONFIG).is_file() else "no trained model"
 
 
 @contextmanager
@@ -469,12 +439,10 @@ def training_folder(
 def check_folder(folder: Path, name: str, overwrite: bool, resume: bool = False) -> None:
     """Raise unless the folder is new, empty, or a model of this kind that may be replaced; or a training to continue."""
     advice = "Name a new folder, or an empty one."
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"`save_dir` {folder} is a file. {advice}")
-    paths = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()} - {LOCK}
+    if folder.exists() and (not folder.is_dir() or folder.samefile(".") or folder.is_mount()):
+        raise UserError(f"`save_dir` {folder} is a file, the current folder, or a mount point. {advice}")
     disk.check_output("`save_dir`", folder / CONFIG)
-    if folder.exists() and (folder.samefile(".") or folder.is_mount()):
-        raise UserError(f"`save_dir` {folder} is the current folder, or a mount point. {advice}")
+    paths = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()} - {LOCK}
     if not paths:
         return
     values, states = read_config(folder), set(folder.glob(STATE.format("*")))
@@ -482,7 +450,7 @@ def check_folder(folder: Path, name: str, overwrite: bool, resume: bool = False)
     if values and values["task"] == name:
         own |= {str(file) for file in values.get("files", [])} | {CARD}
     if others := sorted(paths - own):
-        raise UserError(f"`save_dir` {folder} holds {_describe_content(folder)} and {join_names(others, 3)}. {advice}")
+        raise UserError(f"`save_dir` {folder} holds {join_names(others, 3)}, of no {name}. {advice}")
     if not overwrite and not resume:
         what = "an interrupted training: continue it with `resume=True`" if states else f"a {name}"
         raise UserError(f"`save_dir` {folder} already holds {what}. Name another, or add `overwrite=True`.")

@@ -35,11 +35,8 @@ Progress = Callable[[dict[str, Any]], object]  # receives the scores of each epo
 class Score(Protocol):
     """Scores of a model: `value` selects the best epoch, `summary` is for the log, `to_dict()` for JSON."""
 
-    @property
-    def value(self) -> float: ...
-
-    @property
-    def summary(self) -> str: ...
+    value: float
+    summary: str
 
     def to_dict(self) -> dict[str, Any]: ...
 
@@ -207,14 +204,12 @@ class State:
 
     @contextmanager
     def interruptible(self, file: Path | None) -> Iterator[None]:
-        """If the training is interrupted, load its best epoch, and log whether it can be continued."""
+        """If the training is interrupted, log whether it can be continued."""
         try:
             yield
         except UserError:
             raise
         except BaseException:  # Ctrl-C, a signal, or an error that is not the user's
-            if self.best:
-                elmo.set_weights(self.task.trained_weights(), self.best.weights, "the best epoch")
             left = f"Continue with the same settings and `resume=True`: {file.parent}" if file and self.epoch else ""
             log.warning(f"stopped in epoch {self.epoch + 1}. {left or 'Nothing has been saved.'}")
             raise

@@ -19,7 +19,6 @@ from server import Server
 import convert
 from elmo_core.network import fused
 from elmo_tasks import Classifier, ClassifierSettings
-from elmo_tasks.inputs import PretrainedELMo
 
 SKIPS = (  # a test that is skipped for any other reason fails
     "no Chromium|does not start",  # apt-get install chromium
@@ -118,7 +117,7 @@ def readers_folder(tmp_path, monkeypatch) -> Path:
         Path(f"raw/{k}.txt").write_text(text, encoding="utf-8")
     settings = ClassifierSettings(elmo=folder, hidden_dim=0, lang="en")
     parts = {"labels": ["bad", "good"], "pairs": False, "words": None}
-    Classifier.create(settings, parts, pretrained=PretrainedELMo.load(folder)).save("model")
+    Classifier.create(settings, parts).save("model")
     return tmp_path
 
 

@@ -35,7 +35,7 @@ class Classifier(Task[ClassifierSettings]):
     parts: labels; pairs, whether it is of pairs; words, those of the training data, if they are learnt.
     """
 
-    name, data_name = "classifier", "texts"
+    name = "classifier"
     settings_type = ClassifierSettings
     example = "predict([{text!r}])"
     batch_size, batch_tokens, random_vectors = 128, 16384, True
@@ -45,12 +45,12 @@ class Classifier(Task[ClassifierSettings]):
     def read_training(cls, given, settings, pretrained):
         reader = TextReader(settings)
         data = {name: reader.read(part, name) for name, part in given.items()}
-        strings = (part for text in data["texts"] for part in text.texts)
+        strings = (part for text in data["train"] for part in text.texts)
         settings, tokeniser = resolve_language(settings, strings, pretrained)
         n_cut = sum(tokenise(text, tokeniser, settings.max_seq_len) for part in data.values() for text in part)
         if n_cut:
             log.warning(f"{format_count(n_cut, 'texts')} cut after {settings.max_seq_len} tokens, see `max_seq_len`.")
-        parts = make_parts(data["texts"], settings)
+        parts = make_parts(data["train"], settings)
         for name, part in data.items():
             check_texts(part, parts, name)
         return settings, parts, with_dev(data, settings, hold_out)

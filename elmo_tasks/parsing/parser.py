@@ -33,20 +33,20 @@ class Parser(Task[ParserSettings]):
     parts: labels and tags; words, of the training data.
     """
 
-    name, data_name = "parser", "treebank"
+    name = "parser"
     settings_type = ParserSettings
     example = "predict([{text!r}])[0]"
 
     @classmethod
     def read_training(cls, given, settings, pretrained):
         data = {name: list(read_conllu(path)) for name, path in given.items()}
-        texts = [" ".join(tree.tokens) for tree in data["treebank"]]
+        texts = [" ".join(tree.tokens) for tree in data["train"]]
         settings, _ = resolve_language(settings, texts, pretrained)
         data = with_dev(data, settings)
-        train, *others = data.values()
+        train = data["train"]
         parts = {name: sorted({x for tree in train for x in getattr(tree, name)}) for name in ("labels", "tags")}
         parts["words"] = Vocabulary.frequent(token for tree in train for token in tree.tokens).words
-        where = {label: tree.where for trees in others for tree in reversed(trees) for label in tree.labels}
+        where = {label: tree.where for trees in data.values() for tree in reversed(trees) for label in tree.labels}
         if unknown := [f"{label} ({where[label]})" for label in sorted(where.keys() - set(parts["labels"]))]:
             log.warning(f"labels that do not occur in training, and cannot be predicted: {join_names(unknown, 5)}.")
         return settings, parts, data

@@ -32,7 +32,7 @@ class Reader(Task[ReaderSettings]):
     parts: words, of the training data; no_answer: whether some questions of these have none.
     """
 
-    name, data_name = "reader", "examples"
+    name = "reader"
     settings_type = ReaderSettings
     example = 'answer("?", {text!r})'
     batch_size = 8  # windows
@@ -40,7 +40,7 @@ class Reader(Task[ReaderSettings]):
     @classmethod
     def read_training(cls, given, settings, pretrained):
         read = {name: read_passages(part, name) for name, part in given.items()}
-        passages = read["examples"]
+        passages = read["train"]
         settings, tokeniser = resolve_language(settings, [passage.text for passage in passages], pretrained)
         data = {name: tokenise_passages(part, tokeniser) for name, part in read.items()}
         if "dev" not in data and len(passages) == 1:

@@ -47,7 +47,7 @@ class Tagger(Task[TaggerSettings]):
     pieces, the vocabulary whose entries its tokens are, if they are no whole words.
     """
 
-    name, data_name = "tagger", "sentences"
+    name = "tagger"
     settings_type = TaggerSettings
     example = "spans([{text!r}])"
 
@@ -57,7 +57,7 @@ class Tagger(Task[TaggerSettings]):
         splitter = PieceSplitter(pieces or (pretrained.words if pretrained else ()), whole=pieces is None)
         reader = SentenceReader(settings, splitter)
         data = {name: reader.read(part, name) for name, part in given.items()}
-        source, sentences, scheme = given["sentences"], data["sentences"], settings.scheme
+        source, sentences, scheme = given["train"], data["train"], settings.scheme
         check_scheme(((f"{s.where}, token {k}", x) for s in sentences for k, x in enumerate(s.labels)), scheme)
         if scheme == "auto":
             is_tagged = isinstance(source, str | Path) and reader.format_of(Path(source)) == "tagged"

@@ -24,7 +24,6 @@ from elmo_core.messages import UserError
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.heads import HEADS
 from elmo_tasks.classification.network import ClassifierSettings
-from elmo_tasks.inputs import FileVectors, PretrainedELMo
 from elmo_tasks.parsing.network import ParserSettings
 from elmo_tasks.parsing.parser import Parser
 from elmo_tasks.tagging.network import TaggerSettings
@@ -136,14 +135,12 @@ def random_tagger(folder: Path, elmo: bool = True, vectors: bool = False, bilm=(
     if elmo:
         settings |= {"elmo": tiny.save(tiny.random_bilm(**dict(bilm)), folder / "elmo")}
         settings.setdefault("layers", "mix")
-    file = None
     if vectors:
         (folder / "vectors.txt").write_text("3 2\nthe 1 2\nbank 3 -1\nBank -2 2\n", encoding="utf-8")
         settings["word_vectors"] = folder / "vectors.txt"
-        file = FileVectors.from_file(settings["word_vectors"])
     parts = {"labels": labels, "words": ["the", "river", "bank", "很"], "known": None, "pieces": pieces}
     settings = TaggerSettings(**settings)
-    tagger = Tagger.create(settings, parts, "cpu", PretrainedELMo.load(settings.elmo), file)
+    tagger = Tagger.create(settings, parts, "cpu")
     random_weights(tagger.network, "inputs.elmo.bilm")
     tagger.network.emission.weight.set_value(4 * tagger.network.emission.weight)  # so that the labels vary
     tagger.save(folder / "tagger")
@@ -238,9 +235,7 @@ def random_classifier(folder: Path, pairs: bool = False, **settings) -> Classifi
     settings = {"lang": "none", "hidden_dim": 6, "head_dim": 5, "elmo": elmo, "max_seq_len": 20} | settings
     settings = ClassifierSettings(**settings)
     parts = {"labels": ["a", "b", 3], "pairs": pairs, "words": ["the"] if settings.word_dim else None}
-    file = settings.word_vectors and FileVectors.from_file(settings.word_vectors)
-    vectors = file and FileVectors(file.words, file.table, random=True)
-    classifier = Classifier.create(settings, parts, "cpu", PretrainedELMo.load(elmo), vectors)
+    classifier = Classifier.create(settings, parts, "cpu")
     random_weights(classifier.network, "inputs.elmo.bilm")
     for part in classifier.network.inputs.statistics:
         part.deviation.set_value(1 + part.mean**2)

@@ -39,8 +39,8 @@ def group(text: str = TEXT, *questions: str, begin: int = 0, end: int | None = N
     return QuestionGroup(Window(whole, begin, len(whole.tokens) if end is None else end), texts, [(1, 2)] * len(texts))
 
 
-def make_reader(settings: ReaderSettings = SMALL, no_answer: bool = False, elmo=None) -> Reader:
-    return Reader.create(settings, {"words": WORDS.words, "no_answer": no_answer}, "cpu", PretrainedELMo.load(elmo))
+def make_reader(settings: ReaderSettings = SMALL, no_answer: bool = False) -> Reader:
+    return Reader.create(settings, {"words": WORDS.words, "no_answer": no_answer}, "cpu")
 
 
 # Texts
@@ -328,9 +328,7 @@ def test_the_best_spans_are_those_of_an_enumeration():
 
 
 def test_elmo_is_at_the_input_and_at_the_output_of_the_encoder(checkpoints):
-    net = make_reader(
-        replace(SMALL, elmo=str(checkpoints["char"]), layers="mix", elmo_dropout=0.0), elmo=checkpoints["char"]
-    ).network
+    net = make_reader(replace(SMALL, elmo=str(checkpoints["char"]), layers="mix", elmo_dropout=0.0)).network
     batch = make_batch([group(), group("北京。", "谁住在北京？")])
     net.loss(batch).backward()
     net.eval()

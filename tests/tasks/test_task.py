@@ -77,7 +77,7 @@ def test_a_trained_model_is_complete(tmp_path, elmo, request):
         assert tagger.predict(SENTENCES) == trained.predict(SENTENCES)
         assert tagger.evaluate(*DATA) == trained.scores["test"]
         assert list(tagger.spans(iter(["Anna lives in Paris."]))) == trained.spans(["Anna lives in Paris."])
-    assert repr(loaded).startswith(f"Tagger('{folder}', 3 labels")
+    assert repr(loaded) == f"Tagger('{folder}')"
 
 
 def test_resumed_training_is_the_same(tmp_path, messages):
@@ -154,12 +154,12 @@ def test_labels_come_back_as_they_went_in():
 @pytest.mark.parametrize("missing", [None, float("nan"), "", " ", 1.5, "a\0", "\ud83d"])
 def test_labels_that_are_missing_or_cannot_be_saved(missing):
     labels = [*LABELS[:-1], ["O", "O", missing, "O"]]
-    with pytest.raises(UserError, match=r"sentences 17, token 2"):
+    with pytest.raises(UserError, match="train 17, token 2"):
         train(labels=labels)
 
 
 def test_tokens_that_cannot_be_saved():
-    with pytest.raises(UserError, match="sentences 17, token 0"):
+    with pytest.raises(UserError, match="train 17, token 0"):
         train(sentences=[*SENTENCES[:-1], ["\ud800", "is", "large", "."]])
 
 
