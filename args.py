@@ -138,7 +138,6 @@ COMMON = {  # flags of several scripts
     "output": {**FILE, "help": "predictions (default: standard output)"},
     "output_format": {"help": "format of the predictions"},
     "mistakes": {**FILE, "help": "write misclassified examples (gold and predicted) to this TSV"},
-    "confusion": {"action": "store_true", "help": "print the confusion matrix"},
     "json": {**FILE, "help": "write the scores as JSON"},
 }
 

@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.default_command = "train"
     train, evaluate_flags, predict_flags = task_flags.add_commands(parser, Classifier, CONTENT, "classify texts")
     classifier_flags.add_train(train)
-    arguments.add(evaluate_flags, "confusion", "mistakes")
+    arguments.add(evaluate_flags, "mistakes")
     arguments.add(predict_flags, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
     lines = f"a text per line, of a pair two, separated by a tab; or a file that ends in .{', .'.join(FORMATS)}"
     arguments.add(predict_flags, "input", help=f"{lines} (default: standard input)")
@@ -54,8 +54,6 @@ def evaluate(args: argparse.Namespace, classifier: Classifier) -> None:
     score = classifier.evaluated(texts)
     write_table(args.mistakes, mistakes(texts, score))
     task_flags.report(args, score)
-    if args.confusion:
-        print(score.confusion_table())
 
 
 def mistakes(texts: Sequence[Text], score: Score) -> Iterator[Sequence[object]]:

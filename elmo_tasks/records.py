@@ -9,7 +9,7 @@ Each file may also end in .gz. A record is a dictionary, with its position, whic
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,24 +52,21 @@ def read_records(
 
 def _read_values(path: Path, is_one: bool) -> Iterator[tuple[str, Any]]:
     """Yield the items of an array or, unless the whole file is one value, the values of lines."""
-    lines = list(read_lines(path)) if is_one else read_lines(path)
-    try:
-        value = parse_json("\n".join(lines)) if is_one else None
-    except ValueError as error:
-        if isinstance(error, UserError):
-            raise
-        is_one = False  # an object per line, in a file that is called .json
+    lines = read_lines(path)
     if is_one:
-        yield from (
-            (f"{path}: object {k}", item) for k, item in enumerate(value if isinstance(value, list) else [value], 1)
-        )
-        return
+        lines = list(lines)
+        try:
+            value = parse_json("\n".join(lines))
+        except ValueError:
+            pass  # an object per line, in a file that is called .json
+        else:
+            items = enumerate(value if isinstance(value, list) else [value], 1)
+            yield from ((f"{path}: object {k}", item) for k, item in items)
+            return
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
                 yield f"{path}:{number}", parse_json(line)
-            except UserError:
-                raise
             except ValueError as error:
                 raise UserError(f"{path}:{number}: invalid JSON ({error}), expected an object per line.") from error
 
@@ -141,6 +138,14 @@ def check_label(value: Any, where: str) -> Label:
     is_missing = value is None or str(value).strip() in ("", "nan", "<NA>", "NaT")
     what = "the label is missing" if is_missing else f"found {describe(value)}"
     raise UserError(f"{where}: {what}, expected a string, an integer or a boolean.")
+
+
+def distinct_labels(labels: Iterable[Label]) -> list[Label]:
+    """The labels, each once and in order, numbers first. Raise unless there are two or more."""
+    distinct = sorted(set(labels), key=lambda label: (isinstance(label, str), label))
+    if len(distinct) < 2:
+        raise UserError(f"all labels are {distinct[0]!r:.60}, expected two or more. Are the columns right?")
+    return distinct
 
 
 def check_text(value: Any, where: str, what: str = "text") -> str:

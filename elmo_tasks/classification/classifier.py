@@ -17,7 +17,7 @@ from elmo_tasks.classification.data import Text, TextReader, as_text, hold_out, 
 from elmo_tasks.classification.network import Batch, ClassifierNetwork, ClassifierSettings
 from elmo_tasks.classification.score import Score
 from elmo_tasks.inputs import Rows
-from elmo_tasks.records import Label
+from elmo_tasks.records import Label, distinct_labels
 from elmo_tasks.task import Task, as_given, resolve_language, with_dev
 
 AnyText = str | tuple[str, str]  # or a pair
@@ -165,9 +165,7 @@ class Classifier(Task[ClassifierSettings]):
 def make_parts(train: Sequence[Text], settings: ClassifierSettings) -> dict[str, Any]:
     """The classes of training texts, whether these are pairs, and their words, if these are learnt."""
     counts = Counter(text.label for text in train)
-    labels = sorted(counts, key=lambda label: (isinstance(label, str), label))
-    if len(labels) < 2:
-        raise UserError(f"all texts have the label {labels[0]!r:.60}, expected two labels or more.")
+    labels = distinct_labels(counts)
     log.info(f"classes: {join_names([f'{label} {counts[label]:,}' for label in labels])}")
     words = None
     if settings.word_dim or settings.word_vectors_trainable:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from sklearn import metrics
 
-from elmo_core.display.terminal import display_width, pad
 from elmo_tasks.records import Label
 
 
@@ -44,34 +43,16 @@ class Score:
     def summary(self) -> str:
         return f"accuracy {self.accuracy:.2%}  AUC {self.auc:.4f}"
 
-    @cached_property
-    def by_class(self) -> dict[str, dict[str, float]]:
-        """Precision, recall, F1 and support (number of texts) of each class."""
-        numbers, names = range(len(self.classes)), ("precision", "recall", "f1", "support")
-        columns = metrics.precision_recall_fscore_support(self.labels, self.predicted, labels=numbers, zero_division=0)
-        rows = np.transpose(columns).tolist()
-        return {str(name): dict(zip(names, row, strict=True)) for name, row in zip(self.classes, rows, strict=True)}
-
     def to_dict(self) -> dict[str, Any]:
         """The scores; the mean of F1 is over the classes that occur, as labels or as predictions."""
         macro_f1 = float(metrics.f1_score(self.labels, self.predicted, average="macro", zero_division=0))
-        scores = {"accuracy": self.accuracy, "macro_f1": macro_f1, "auc": self.auc}
-        return {**scores, "texts": len(self.labels), "classes": self.by_class}
+        scores = {"accuracy": self.accuracy, "macro_f1": macro_f1, "auc": self.auc, "texts": len(self.labels)}
+        numbers, names = range(len(self.classes)), ("precision", "recall", "f1", "support")
+        columns = metrics.precision_recall_fscore_support(self.labels, self.predicted, labels=numbers, zero_division=0)
+        rows = (dict(zip(names, row, strict=True)) for row in np.transpose(columns).tolist())
+        return {**scores, "classes": dict(zip(map(str, self.classes), rows, strict=True))}
 
     def table(self) -> str:
-        width, lines = max(20, *map(display_width, self.by_class)), []
-        for name, row in self.by_class.items():
-            scores = "  ".join(f"{kind} {row[kind.lower()]:7.2%}" for kind in ("precision", "recall", "F1"))
-            lines.append(f"{pad(name, width)}   {scores}  support {row['support']:,.0f}")
-        return "\n".join(lines)
-
-    def confusion_table(self) -> str:
-        """Labels in rows, predictions in columns."""
-        names = list(self.by_class)
-        counts = metrics.confusion_matrix(self.labels, self.predicted, labels=range(len(names))).tolist()
-        first, width = max(map(display_width, ("predicted", *names))), max(7, *map(display_width, names)) + 2
-        rows = [
-            ("predicted", names),
-            *((name, map("{:,}".format, row)) for name, row in zip(names, counts, strict=True)),
-        ]
-        return "\n".join(pad(name, first) + "".join(pad(cell, -width) for cell in cells) for name, cells in rows)
+        numbers, names = range(len(self.classes)), list(map(str, self.classes))
+        options = {"labels": numbers, "target_names": names, "digits": 4, "zero_division": 0}
+        return metrics.classification_report(self.labels, self.predicted, **options).rstrip()

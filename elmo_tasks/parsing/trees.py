@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -137,14 +138,15 @@ class Score:
 
     @cached_property
     def shares(self) -> dict[str, float]:
-        rows = []
-        for gold, tree in zip(self.gold, self.predicted, strict=True):
-            for k, tag in enumerate(tree.tags or gold.tags):
-                is_head, (label, predicted) = gold.heads[k] == tree.heads[k], (x.labels[k] for x in (gold, tree))
-                is_label = label.split(":")[0] == predicted.split(":")[0]
-                rows.append((is_head, is_head and is_label, gold.tags[k] == tag))
-        shares = dict(zip(("uas", "las", "upos"), np.mean(rows, axis=0).tolist(), strict=True))
-        return shares if self.predicted[0].tags else {name: shares[name] for name in ("uas", "las")}
+        def are_equal(name: str) -> np.ndarray:
+            pairs = zip(self.gold, self.predicted, strict=True)
+            both = (zip(getattr(gold, name), getattr(tree, name), strict=True) for gold, tree in pairs)
+            return np.array([str(x).split(":")[0] == str(y).split(":")[0] for x, y in chain.from_iterable(both)])
+
+        heads = are_equal("heads")
+        shares = {"uas": heads, "las": heads & are_equal("labels")}
+        shares |= {"upos": are_equal("tags")} if self.predicted[0].tags else {}
+        return {name: float(values.mean()) for name, values in shares.items()}
 
     @property
     def value(self) -> float:

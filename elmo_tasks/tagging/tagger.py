@@ -16,7 +16,7 @@ from elmo_core.text.segmenter import Segmenter, segmenter
 from elmo_core.text.tokenise import CHINESE
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.inputs import Rows
-from elmo_tasks.records import Label
+from elmo_tasks.records import Label, distinct_labels
 from elmo_tasks.tagging.data import Sentence, SentenceReader, warn_about_labels
 from elmo_tasks.tagging.network import Batch, TaggerNetwork, TaggerSettings
 from elmo_tasks.tagging.pieces import PieceSplitter, joined_words
@@ -203,9 +203,7 @@ def detect_language(tokens: Sequence[str], lang: str, words: Sequence[str] = ())
 
 def make_parts(train: Sequence[Sentence], settings: TaggerSettings) -> dict[str, Any]:
     """The labels and words of training sentences."""
-    labels = sorted({label for sentence in train for label in sentence.labels}, key=lambda x: (isinstance(x, str), x))
-    if len(labels) < 2:
-        raise UserError(f"the sentences have only one label, {labels[0]!r}. Are the columns right?")
+    labels = distinct_labels(label for sentence in train for label in sentence.labels)
     words = Vocabulary.frequent(token for sentence in train for token in sentence.tokens).words
     known = None
     if are_of_words(labels, settings.scheme):

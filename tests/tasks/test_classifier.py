@@ -257,7 +257,7 @@ def test_scores_are_scikit_learns():
     score = Score(labels, probabilities, ["a", "b", 3])
     assert score.auc == pytest.approx(metrics.roc_auc_score(labels, probabilities, multi_class="ovr"))
     assert score.to_dict()["macro_f1"] == metrics.f1_score(labels, probabilities.argmax(axis=1), average="macro")
-    assert "3" in score.table() and score.confusion_table().count("\n") == 3
+    assert "3" in score.table() and set(score.to_dict()["classes"]) == {"a", "b", "3"}
     assert Score(labels[:1] * 0, probabilities[:1], ["a", "b"]).auc == 0
 
 
@@ -308,13 +308,10 @@ def test_the_script(tmp_path, capsys, small_weights):
     scores = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
     assert "support" in capsys.readouterr().out
     argv = [f"--model_dir={tmp_path / 'model'}", "--device=cpu"]
-    more = [f"--json={tmp_path / 'test.json'}", "--confusion", f"--mistakes={tmp_path / 'mistakes.tsv'}"]
+    more = [f"--json={tmp_path / 'test.json'}", f"--mistakes={tmp_path / 'mistakes.tsv'}"]
     run_finetune.main(["evaluate", *argv, files[1], *more])
-    out = capsys.readouterr().out
-    assert (
-        json.loads((tmp_path / "test.json").read_text(encoding="utf-8"))["test"] == scores["test"]
-        and "predicted" in out
-    )
+capsys.readouterr().out
+    assert json.loads((tmp_path / "test.json").read_text(encoding="utf-8"))["test"] == scores["test"]
     wrong = (tmp_path / "mistakes.tsv").read_text(encoding="utf-8").splitlines()
     assert len(wrong) == 1 + round(21 * (1 - scores["test"]["accuracy"]))
     texts = write(tmp_path / "texts", "the painter\n\na goal\n")
