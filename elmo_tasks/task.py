@@ -232,12 +232,15 @@ class Task(Generic[S]):
             inputs.cache(map(self.rows, data.values()))
             self.prepare(train)
             for number, settings in enumerate(self.phases(), 1):
-                best = fit(self, train, dev, settings, folder, resume, progress, number)
-            self.results = {"dev": best.score, **({"test": self.evaluated(data["test"])} if "test" in data else {})}
+                state = fit(self, train, dev, settings, folder, resume, progress, number)
+            self.results = {
+                "dev": state.best_score,
+                **({"test": self.evaluated(data["test"])} if "test" in data else {}),
+            }
         if inputs.elmo and not self.pretrained.layer:
             inputs.elmo.clear_cache()  # of the training texts: it may hold gigabytes
         sizes = {name: len(part) for name, part in data.items()}
-        values = {"epoch": best.epoch, "seconds": best.seconds, "sizes": sizes, "mixes": inputs.mix_weights()}
+        values = {"epoch": state.best_epoch, "seconds": state.seconds, "sizes": sizes, "mixes": inputs.mix_weights()}
         values |= {part: score.to_dict() for part, score in self.results.items()}
         self.scores = values | {"summary": {part: score.summary for part, score in self.results.items()}}
         if folder:

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import sha1
 from pathlib import Path
 from typing import Any, Protocol
@@ -44,16 +43,6 @@ class Score(Protocol):
         """Lines for the terminal."""
 
 
-@dataclass
-class Best:
-    """The best epoch, its score on the dev set, and its weights; the duration of the training in seconds."""
-
-    epoch: int
-    score: Score
-    weights: dict[str, np.ndarray]
-    seconds: float = 0.0
-
-
 def hold_out(examples: Sequence[Any], seed: int) -> tuple[list[Any], list[Any]]:
     """Split examples at random into a training set and a dev set, which is a tenth."""
     if len(examples) < 2:
@@ -72,8 +61,8 @@ def fit(
     resume: bool = False,
     progress: Progress | bool = True,
     phase: int = 1,
-) -> Best:
-    """Train the task's network, and load the weights of its best epoch into it.
+) -> "State":
+    """Train the task's network, and load the weights of its best epoch into it. Returns the state at the end.
 
     folder: the state is saved there after each epoch. resume: continue from that, if it is there. phase: the number of this
     training, of a task that calls `fit` several times. progress: called with the scores of each epoch; False: no bar.
@@ -101,11 +90,10 @@ def fit(
             if callable(progress):
                 values = {"epoch": epoch, "phase": phase, "loss": loss, "seconds": state.seconds}
                 progress({**values, "dev": score.to_dict()})
-    if state.best is None:  # without epochs
+    if state.best_score is None:  # without epochs
         state.keep_best(0, task.evaluated(dev))
-    elmo.set_weights(task.trained_weights(), state.best.weights, "the best epoch")
-    state.best.seconds = time.perf_counter() - start
-    return state.best
+    elmo.set_weights(task.trained_weights(), state.best_weights, "the best epoch")
+    return state
 
 
 def run_epoch(task: Task, train: Sequence[Any], batches: Sequence[np.ndarray], state: "State", epoch: int) -> float:
@@ -158,15 +146,13 @@ class State:
         self.optimizer = make_optimizer(task.network, settings)
         self.average = WeightAverage(task.trained_weights(), settings.ema)
         self.random = np.random.default_rng(settings.seed)
-        self.epoch, self.seconds, self.best = 0, 0.0, None
-
-    @property
-    def best_epoch(self) -> int:
-        return self.best.epoch if self.best else 0
+        self.epoch, self.seconds = 0, 0.0
+        self.best_epoch, self.best_score, self.best_weights = 0, None, {}
 
     def keep_best(self, epoch: int, score: Score) -> None:
-        if self.best is None or score.value > self.best.score.value:
-            self.best = Best(epoch, score, _numpy(self.task.trained_weights()))
+        if self.best_score is None or score.value > self.best_score.value:
+            self.best_epoch, self.best_score = epoch, score
+            self.best_weights = _numpy(self.task.trained_weights())
 
     def log(self, loss: float, score: Score) -> None:
         star, epochs = "*" if self.best_epoch == self.epoch else " ", self.settings.epochs
@@ -177,7 +163,7 @@ class State:
     def save(self, file: Path) -> None:
         tensors = {"weights": self.task.trained_weights(), "average": self.average.averages}
         values = {name: _numpy(part) for name, part in {**tensors, "optimizer": self.optimizer.state_dict()}.items()}
-        values |= {"best": self.best.weights, "best_epoch": self.best.epoch, "steps": self.average.steps}
+        values |= {"best": self.best_weights, "best_epoch": self.best_epoch, "steps": self.average.steps}
         values |= {"epoch": self.epoch, "seconds": self.seconds, "random": self.random.bit_generator.state}
         values |= {"paddle_random": versions.random_states(paddle), "identity": self.identity}
         arrays, rest = split_arrays(values)
@@ -189,7 +175,7 @@ class State:
         weights = self.task.trained_weights()
         check_identity(file.parent, values["identity"], self.identity)
         elmo.set_weights(weights, values["best"], str(file))
-        self.best = Best(values["best_epoch"], self.task.evaluated(self.dev), values["best"])
+        self.keep_best(values["best_epoch"], self.task.evaluated(self.dev))
         elmo.set_weights(weights, values["weights"], str(file))
         elmo.set_weights(self.average.averages, values["average"], str(file))
         self.optimizer.set_state_dict(values["optimizer"])
@@ -200,7 +186,7 @@ class State:
         else:
             paddle.seed(self.settings.seed + self.epoch)
             log.warning("Paddle 2.6 cannot restore its random generator: dropout differs from an uninterrupted run.")
-        log.info(f"resumed after epoch {self.epoch}. The best is {self.best.epoch}, dev {self.best.score.summary}.")
+        log.info(f"resumed after epoch {self.epoch}. The best is {self.best_epoch}, dev {self.best_score.summary}.")
 
     @contextmanager
     def interruptible(self, file: Path | None) -> Iterator[None]:

@@ -39,7 +39,6 @@ class Classifier(Task[ClassifierSettings]):
     settings_type = ClassifierSettings
     example = "predict([{text!r}])"
     batch_size, batch_tokens, random_vectors = 128, 16384, True
-    class_weights: paddle.Tensor | None = None  # in the loss
 
     @classmethod
     def read_training(cls, given, settings, pretrained):
@@ -89,14 +88,11 @@ class Classifier(Task[ClassifierSettings]):
         if self.settings.class_weights == "balanced":
             counts = np.bincount([self.label_ids[text.label] for text in train], minlength=len(self.classes))
             weights = len(train) / (len(counts) * counts.clip(1))
-            self.class_weights = to_tensor(weights.astype(np.float32))
+            self.network.class_weights = to_tensor(weights.astype(np.float32))
 
     def collate(self, examples: Sequence[Text]) -> Batch:
         labels = np.array([self.label_ids[text.label] for text in examples]) if self.network.training else None
         return Batch(self.rows(examples), labels)
-
-    def loss(self, batch: Batch) -> paddle.Tensor:
-        return self.network.loss(batch, self.class_weights)
 
     def decode(self, batch: Batch) -> np.ndarray:
         return paddle.nn.functional.softmax(self.network(batch.rows)).numpy()

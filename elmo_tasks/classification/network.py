@@ -93,7 +93,7 @@ class ClassifierNetwork(nn.Layer):
 
     def __init__(self, settings: ClassifierSettings, inputs: TokenInputs, n_classes: int, pairs: bool):
         super().__init__()
-        self.inputs, self.pairs = inputs, pairs
+        self.inputs, self.pairs, self.class_weights = inputs, pairs, None
         self.head = HEADS[settings.head](inputs.dim, settings.head_dim)
         dim, hidden = self.head.dim * (4 if pairs else 1), settings.hidden_dim
         self.hidden = nn.Linear(dim, hidden) if hidden else None
@@ -110,7 +110,7 @@ class ClassifierNetwork(nn.Layer):
         x = paddle.tanh(self.hidden(x)) if self.hidden else x
         return self.output(self.dropout(x))
 
-    def loss(self, batch: Batch, class_weights: paddle.Tensor | None) -> paddle.Tensor:
-        """Mean cross-entropy, weighted by class, plus ELMo's penalty."""
+    def loss(self, batch: Batch) -> paddle.Tensor:
+        """Mean cross-entropy, weighted by class if that has weights, plus ELMo's penalty."""
         logits, labels = self(batch.rows), to_tensor(batch.labels)
-        return nn.functional.cross_entropy(logits, labels, weight=class_weights) + self.inputs.penalty()
+        return nn.functional.cross_entropy(logits, labels, weight=self.class_weights) + self.inputs.penalty()

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from elmo_core.checks import Label
-from elmo_core.messages import UserError, join_names, log
+from elmo_core.messages import UserError, join_names
 
 OUTSIDE = "O"
 SCHEMES = ("bio", "iob1", "bioes", "plain", "lac")
@@ -95,31 +95,23 @@ def detect_scheme(sentences: Iterable[Sequence[Label]]) -> str:
     labels = set(itertools.chain.from_iterable(sentences))
     if not all(isinstance(label, str) for label in labels):
         return "plain"
-    matches = {label: SPAN_LABEL.fullmatch(label) for label in labels}
     inner = {label for label in labels if split_lac_label(label)[1] == "I"}
     if inner and {f"{label[:-1]}B" for label in inner} <= labels:
         return "lac"
-    spanless = {label for label, match in matches.items() if not match} or _spanless(labels - {OUTSIDE})
-    if spanless or labels <= {OUTSIDE}:
-        if spanless and (all(matches.values()) or any(match and match["tag"] for match in matches.values())):
-            log.warning(
-                f"Some labels look like those of spans, but {join_names(sorted(spanless), 3)} cannot encode one: all are "
-                "taken as plain labels. If that is a mistake, correct the files or set `scheme`."
-            )
+    labels.discard(OUTSIDE)
+    if not labels or not all(map(SPAN_LABEL.fullmatch, labels)) or not _encode_spans(labels):
         return "plain"
-    if not {match["prefix"] for match in matches.values()} <= {"B", "I", None}:
+    if not {label[0] for label in labels} <= {"B", "I"}:
         return "bioes"
     return "bio" if any(_has_iob2_begin(sentence) for sentence in sentences) else "iob1"
 
 
-def _spanless(labels: set[str]) -> set[str]:
-    """The labels whose prefixes cannot encode spans: M, E and L need a B, and of bare ones only I needs none."""
+def _encode_spans(labels: set[str]) -> bool:
+    """Whether the prefixes can encode spans: M, E and L need a B, and of bare ones only I needs none."""
     tagged, bare = ({label[0] for label in labels if ("-" in label) == has_tag} for has_tag in (True, False))
-    faulty = {
-        True: "B" not in tagged and bool(tagged & set("MEL")),
-        False: bare != {"I"} and not ("B" in bare and bare & set("IMEL")),
-    }
-    return {label for label in labels if faulty["-" in label]}
+    if "B" not in tagged and tagged & set("MEL"):
+        return False
+    return not bare or bare == {"I"} or ("B" in bare and bool(bare & set("IMEL")))
 
 
 def _has_iob2_begin(labels: Sequence[str]) -> bool:

@@ -236,7 +236,7 @@ def test_resumed_training_is_the_same(tmp_path, small_weights, stop):
 def test_balanced_classes_and_mixed_layers(small_weights):
     settings = replace(SETTINGS, elmo=small_weights["char"], layers="mix", elmo_l2_coef=0.1, class_weights="balanced")
     classifier = train([*TEXTS, *[TEXTS[0]] * 60], [*LABELS, *[LABELS[0]] * 60], settings)
-    weights = classifier.class_weights.numpy()
+    weights = classifier.network.class_weights.numpy()
     assert weights[classifier.classes.index(LABELS[0])] == min(weights)
     assert sum(classifier.scores["mixes"]["input"]["layers"]) == pytest.approx(1)
 
@@ -310,7 +310,7 @@ def test_the_script(tmp_path, capsys, small_weights):
     argv = [f"--model_dir={tmp_path / 'model'}", "--device=cpu"]
     more = [f"--json={tmp_path / 'test.json'}", f"--mistakes={tmp_path / 'mistakes.tsv'}"]
     run_finetune.main(["evaluate", *argv, files[1], *more])
-capsys.readouterr().out
+    capsys.readouterr()
     assert json.loads((tmp_path / "test.json").read_text(encoding="utf-8"))["test"] == scores["test"]
     wrong = (tmp_path / "mistakes.tsv").read_text(encoding="utf-8").splitlines()
     assert len(wrong) == 1 + round(21 * (1 - scores["test"]["accuracy"]))
