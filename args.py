@@ -137,7 +137,6 @@ COMMON = {  # flags of several scripts
     "input": {**FILE, "help": "text (default: standard input)"},
     "output": {**FILE, "help": "predictions (default: standard output)"},
     "output_format": {"help": "format of the predictions"},
-    "mistakes": {**FILE, "help": "write misclassified examples (gold and predicted) to this TSV"},
     "json": {**FILE, "help": "write the scores as JSON"},
 }
 

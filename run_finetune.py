@@ -14,7 +14,7 @@ scores on the published split of the sentence polarity dataset; word2vec_base.py
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import tee
 
 import numpy as np
@@ -25,11 +25,9 @@ import script
 import task_flags
 from classifier_flags import CONTENT
 from elmo_core.files import disk
-from elmo_core.text.text_files import write_table
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.data import Text
 from elmo_tasks.classification.network import FORMATS, ClassifierSettings
-from elmo_tasks.classification.score import Score
 
 OUTPUT_FORMATS = ("tsv", "json")
 
@@ -39,30 +37,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.default_command = "train"
     train, evaluate_flags, predict_flags = task_flags.add_commands(parser, Classifier, CONTENT, "classify texts")
     classifier_flags.add_train(train)
-    arguments.add(evaluate_flags, "mistakes")
     arguments.add(predict_flags, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
     lines = f"a text per line, of a pair two, separated by a tab; or a file that ends in .{', .'.join(FORMATS)}"
     arguments.add(predict_flags, "input", help=f"{lines} (default: standard input)")
     for command in (evaluate_flags, predict_flags):
         arguments.add_settings(command, ClassifierSettings, "data_format", "columns")
-    commands = {"train": classifier_flags.train, "evaluate": evaluate, "predict": predict}
-    task_flags.run(parser.parse_args(argv), Classifier, **commands)
-
-
-def evaluate(args: argparse.Namespace, classifier: Classifier) -> None:
-    texts = classifier.read(args.test_file)
-    score = classifier.evaluated(texts)
-    write_table(args.mistakes, mistakes(texts, score))
-    task_flags.report(args, score)
-
-
-def mistakes(texts: Sequence[Text], score: Score) -> Iterator[Sequence[object]]:
-    """Yield the rows of a table of the misclassified texts, those with the least likely true class first."""
-    yield "probability", "label", "predicted", "text", *["text2"] * (len(texts[0].texts) - 1)
-    true = score.probabilities[np.arange(len(texts)), score.labels]
-    for k in np.argsort(true, kind="stable"):
-        if score.predicted[k] != score.labels[k]:
-            yield f"{true[k]:.4f}", texts[k].label, score.classes[score.predicted[k]], *texts[k].texts
+    task_flags.run(parser.parse_args(argv), Classifier, train=classifier_flags.train, predict=predict)
 
 
 def predict(args: argparse.Namespace, classifier: Classifier) -> None:

@@ -22,34 +22,23 @@ import task_flags
 from args import COUNT, FILE
 from elmo_core.files import disk
 from elmo_core.messages import UserError
-from elmo_core.text.text_files import blocks, read_lines, write_table
+from elmo_core.text.text_files import blocks, read_lines
 from elmo_tasks.reading.data import EXPECTED, read_passages, tokenise_passages
 from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.reading.reader import Reader
-from elmo_tasks.reading.score import mistakes, score
 from elmo_tasks.reading.text import Answer
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = arguments.parser(__doc__)
-    train, evaluate_flags, predict_flags = task_flags.add_commands(parser, Reader, EXPECTED, "answer questions")
+    train, _, predict_flags = task_flags.add_commands(parser, Reader, EXPECTED, "answer questions")
     task_flags.add_train(train, ReaderSettings, EXPECTED, "passages")
-    arguments.add(evaluate_flags, "mistakes")
     source = predict_flags.add_mutually_exclusive_group(required=True)
     source.add_argument("--input", **FILE, help=EXPECTED)
     source.add_argument("--passage", **FILE, help="file with a passage; standard input has the questions, one per line")
     help = "write the N best answers to each question, with score, begin and end (default: the text of the best)"
     predict_flags.add_argument("--k", **COUNT, help=help)
-    task_flags.run(parser.parse_args(argv), Reader, evaluate=evaluate, predict=predict)
-
-
-def evaluate(args: argparse.Namespace, reader: Reader) -> None:
-    passages = read_passages(args.test_file)
-    best = reader.best(tokenise_passages(passages, reader.tokeniser), 1)
-    answers = {id: some[0].text for id, some in best.items()}
-    scores = score(passages, answers, reader.settings.lang)
-    write_table(args.mistakes, mistakes(passages, answers, scores))
-    task_flags.report(args, scores)
+    task_flags.run(parser.parse_args(argv), Reader, predict=predict)
 
 
 def predict(args: argparse.Namespace, reader: Reader) -> None:

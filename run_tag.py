@@ -21,10 +21,10 @@ import script
 import task_flags
 from elmo_core.files import disk
 from elmo_core.messages import UserError
-from elmo_core.text.text_files import read_lines, write_table
+from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokenise import LANGUAGES
 from elmo_tasks.records import ending
-from elmo_tasks.tagging.data import Sentence, SentenceReader
+from elmo_tasks.tagging.data import SentenceReader
 from elmo_tasks.tagging.network import FORMATS, TaggerSettings
 from elmo_tasks.tagging.pieces import joined_words
 from elmo_tasks.tagging.scheme import are_of_words
@@ -39,7 +39,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser, content = arguments.parser(__doc__), "labelled sentences"
     train, evaluate_flags, predict_flags = task_flags.add_commands(parser, Tagger, content, "tag text")
     task_flags.add_train(train, TaggerSettings, content)
-    arguments.add(evaluate_flags, "mistakes")
     arguments.add_settings(evaluate_flags, TaggerSettings, "data_format", "columns")
     arguments.add(predict_flags, "input")
     arguments.add(predict_flags, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
@@ -47,23 +46,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     predict_flags.add_argument("--data_format", choices=("text", *FORMATS), default="", help=text)
     predict_flags.add_argument("--lang", choices=LANGUAGES, help="tokenise text as (default: as in training)")
     arguments.add_settings(predict_flags, TaggerSettings, "columns")
-    task_flags.run(parser.parse_args(argv), Tagger, evaluate=evaluate, predict=predict)
-
-
-def evaluate(args: argparse.Namespace, tagger: Tagger) -> None:
-    sentences = tagger.read(args.test_file)
-    predictions = list(tagger.predictions(sentences))
-    write_table(args.mistakes, mistake_rows(sentences, map(tagger.names, predictions)))
-    task_flags.report(args, tagger.measure(sentences, predictions))
-
-
-def mistake_rows(sentences: Sequence[Sentence], predicted: Iterator[list]) -> Iterator[Sequence[object]]:
-    """Yield sentences with mistakes: file and line as a comment, then token, label and predicted label in columns."""
-    for sentence, labels in zip(sentences, predicted, strict=True):
-        if sentence.labels != labels:
-            yield (f"# source = {sentence.where}",)
-            yield from zip(sentence.tokens, sentence.labels, labels, strict=True)
-            yield ()
+    task_flags.run(parser.parse_args(argv), Tagger, predict=predict)
 
 
 def predict(args: argparse.Namespace, tagger: Tagger) -> None:

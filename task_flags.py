@@ -9,12 +9,9 @@ from typing import Any, TypeVar
 from args import FILE, add, add_settings
 from elmo_core.files import disk
 from elmo_core.machine import runtime
-from elmo_core.messages import log
 from elmo_tasks.settings import Settings
 from elmo_tasks.task import Task
-from elmo_tasks.trainer import Score
 
-OUTPUTS = "json", "mistakes"  # and --output, which `script.output` checks
 SettingsType = TypeVar("SettingsType", bound=Settings)
 
 
@@ -78,11 +75,9 @@ def run(args: argparse.Namespace, task: type[Task], **commands: Callable) -> Non
 
 
 def start(args: argparse.Namespace) -> None:
-    """Raise if a file of results cannot be written or is also an input. Set the device, if the command has one."""
-    outputs = [name for name in OUTPUTS if getattr(args, name, None)]
-    inputs = [value for name, value in vars(args).items() if isinstance(value, Path) and name not in outputs]
-    for name in outputs:
-        disk.check_output(f"--{name}", getattr(args, name), *inputs)
+    """Raise if --json cannot be written or is also an input. Set the device, if the command has one."""
+    inputs = [value for name, value in vars(args).items() if isinstance(value, Path) and name != "json"]
+    disk.check_output("--json", getattr(args, "json", None), *inputs)
     if "device" in args:
         runtime.set_device(args.device)
 
@@ -94,8 +89,6 @@ def settings_of(args: argparse.Namespace, settings: type[SettingsType]) -> Setti
 
 def train(args: argparse.Namespace, task: type[Task], data: Any = None, test: Any = None) -> None:
     """Train; print the scores and the weights of ELMo's mixed layers, and write --json. data, test: instead of the files."""
-    if args.dev_file and args.test_file and args.dev_file.samefile(args.test_file):
-        log.warning(f"{args.test_file} is both --dev_file and --test_file: the test scores will be optimistic.")
     options = {name: getattr(args, name) for name in ("save_dir", "overwrite", "resume", "device")}
     options |= {"dev": args.dev_file, "test": test or args.test_file, "settings": settings_of(args, task.settings_type)}
     trained = task.train(data or args.train_file, **options)
@@ -113,10 +106,7 @@ def train(args: argparse.Namespace, task: type[Task], data: Any = None, test: An
 
 
 def evaluate(args: argparse.Namespace, task: Task) -> None:
-    report(args, task.evaluated(task.read(args.test_file)))
-
-
-def report(args: argparse.Namespace, score: Score) -> None:
-    """Print the scores of `evaluate`, and write --json."""
+    """Print the scores of a test set, and write --json."""
+    score = task.evaluated(task.read(args.test_file))
     print(f"== {args.test_file}: {score.summary}\n{score.table()}")
     disk.write_json(args.json, {"test": score.to_dict()}, indent=1, ensure_ascii=False)

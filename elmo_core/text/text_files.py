@@ -6,12 +6,12 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from elmo_core.files import disk, streams
+from elmo_core.files import streams
 from elmo_core.messages import UserError, join_names, log
 
 UTF16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
@@ -112,13 +112,6 @@ def parse_json(text: str) -> Any:
         return json.loads(text, object_pairs_hook=lambda pairs: {name: whole(value) for name, value in pairs})
     except RecursionError as error:
         raise ValueError("brackets within brackets, more than a thousand") from error
-
-
-def write_table(path: Path | None, rows: Iterable[Sequence[object]]) -> None:
-    """Write rows as tab-separated columns. White space in a value becomes a space. None is no file."""
-    if path:
-        with disk.atomic_write(path) as file:
-            file.writelines("\t".join(" ".join(str(value).split()) for value in row) + "\n" for row in rows)
 
 
 def split_lines(text: str) -> list[str]:

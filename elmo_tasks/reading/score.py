@@ -3,7 +3,7 @@
 import re
 import string
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -86,13 +86,3 @@ def score(passages: Sequence[Passage], predictions: Mapping[str, str], language:
         exact = bool(predicted) and any(normalised(predicted) == normalised(answer) for answer in answers)
         rows.append((float(exact), max(f1(answer, predicted) for answer in answers)))
     return Scores(*map(np.array, zip(*rows, strict=True)))
-
-
-def mistakes(passages: Sequence[Passage], predictions: Mapping[str, str], scores: Scores) -> Iterator[Sequence[object]]:
-    """Yield the rows of a table of the questions without an exact match, the lowest F1 first."""
-    yield "f1", "id", "question", "answers", "predicted"
-    questions = [question for passage in passages for question in passage.questions]
-    for k in np.argsort(scores.f1, kind="stable"):
-        if not scores.exact[k]:
-            question, answers = questions[k], " | ".join(dict.fromkeys(questions[k].answers))
-            yield f"{scores.f1[k]:.4f}", question.id, question.text, answers, predictions.get(question.id, "")

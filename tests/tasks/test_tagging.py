@@ -81,8 +81,8 @@ def test_the_script(tmp_path, capsys, small_weights):
     run_tag.main(["train", *files, model, f"--init_from_ckpt={small_weights['char']}", *flags])
     assert "== dev" in capsys.readouterr().out
     argv = [f"--model_dir={tmp_path / 'tagger'}", "--device=cpu"]
-    scores = f"--json={tmp_path / 'scores.json'}", f"--mistakes={tmp_path / 'mistakes'}"
-    run_tag.main(["evaluate", *argv, f"--test_file={tmp_path / 'dev.txt'}", *scores])
+    scores = f"--json={tmp_path / 'scores.json'}"
+    run_tag.main(["evaluate", *argv, f"--test_file={tmp_path / 'dev.txt'}", scores])
     assert json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))["test"]["f1"] > 0.9
     capsys.readouterr()
     (tmp_path / "text").write_text("Ann saw Rome.\n\nRome is big\n", encoding="utf-8")
