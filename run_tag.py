@@ -26,10 +26,9 @@ from elmo_core.text.tokenise import LANGUAGES
 from elmo_tasks.records import ending
 from elmo_tasks.tagging.data import SentenceReader
 from elmo_tasks.tagging.network import FORMATS, TaggerSettings
-from elmo_tasks.tagging.pieces import joined_words
 from elmo_tasks.tagging.scheme import are_of_words
 from elmo_tasks.tagging.tagger import Tagger
-from elmo_tasks.tagging.text import Line
+from elmo_tasks.tagging.text import Line, joined_words
 
 OUTPUT_FORMATS = ("columns", "json", "tagged", "words")  # tagged: word/TAG word/TAG
 LABELLED = ("json", "jsonl", "conll", "conllu")  # endings of files that are no text

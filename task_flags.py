@@ -48,7 +48,7 @@ def add_train(
     add(data, "overwrite", "resume", "json")
     groups = {"data": data}
     for field in dataclasses.fields(settings):
-        name = field.metadata["group"]
+        name = field.metadata.get("group", "network")
         if name not in groups:
             groups[name] = parser.add_argument_group(name)
         add_settings(groups[name], settings, field.name)

@@ -102,11 +102,7 @@ class TextSettings(Settings):
     """How raw text is split into tokens."""
 
     lang: Language = setting(
-        AUTO,
-        "tokenise text as preprocess.py does: English, Chinese (words, or characters), any other language, none (split at "
-        "white space), or auto: recognised",
-        choices=CHOICES,
-        group="data",
+        AUTO, "language of raw text; none: split at white space; auto: recognised", choices=CHOICES, group="data"
     )
     user_dict: str | Path | Sequence[str] | None = setting(
         None,

@@ -23,12 +23,12 @@ MASKED = -1e9
 class ParserSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings):
     """Settings of a parser and its training."""
 
-    hidden_dim: int = setting(256, "size of an LSTM", below=MAX_SIZE, group="network")
-    n_layers: int = setting(2, "bidirectional layers", below=101, group="network")
-    arc_dim: int = setting(256, "size of a word as head or dependent", below=MAX_SIZE, group="network")
-    label_dim: int = setting(100, "the same, for labels", below=MAX_SIZE, group="network")
-    dropout: float = setting(0.33, "dropout of the network", below=1, group="network")
-    with_tags: bool = setting(False, "also learn and predict UPOS", group="network")
+    hidden_dim: int = setting(256, "size of an LSTM", below=MAX_SIZE)
+    n_layers: int = setting(2, "bidirectional layers", below=101)
+    arc_dim: int = setting(256, "size of a word as head or dependent", below=MAX_SIZE)
+    label_dim: int = setting(100, "the same, for labels", below=MAX_SIZE)
+    dropout: float = setting(0.33, "dropout of the network", below=1)
+    with_tags: bool = setting(False, "also learn and predict UPOS")
 
 
 @dataclass

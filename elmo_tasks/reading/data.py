@@ -9,7 +9,7 @@ The passage does not answer a question with `is_impossible` or without answers.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,11 @@ from typing import Any
 from elmo_core.checks import describe
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.tokenise import Tokeniser
-from elmo_tasks.reading.text import Text, TokenSpan
+from elmo_tasks.reading.text import Text, TokenSpan, Window, windows
 from elmo_tasks.records import Record, check_text, is_table, read_records, table_records
 
+MAX_QUESTIONS = 6  # per group
+NO_ANSWER = -1, -1  # the span of a question that its window does not answer
 EXPECTED = "passages and questions in the JSON of SQuAD, or as Hugging Face's datasets has them"
 
 
@@ -167,3 +169,56 @@ def tokenise_passages(passages: Iterable[Passage], tokeniser: Tokeniser) -> list
         if not passage.text.tokens:
             raise UserError(f"The passage {passage.passage.text!r:.60} has no words.")
     return tokenised
+
+
+@dataclass
+class QuestionGroup:
+    """Questions to the same window. spans: of answers, see `Batch`; none in prediction."""
+
+    window: Window
+    questions: list[Text]
+    spans: list[tuple[int, int]]
+
+    @property
+    def texts(self) -> list[Text]:
+        return [self.window.text, *self.questions]
+
+
+def question_groups(window: Window, questions: list[Text], spans: Sequence = ()) -> Iterator[QuestionGroup]:
+    """Yield groups of at most MAX_QUESTIONS, for all of which the window is encoded once."""
+    for k in range(0, len(questions), MAX_QUESTIONS):
+        yield QuestionGroup(window, questions[k : k + MAX_QUESTIONS], list(spans[k : k + MAX_QUESTIONS]))
+
+
+def training_groups(
+    passages: Sequence[TokenisedPassage], max_seq_len: int, doc_stride: int, no_answer: bool = False
+) -> list[QuestionGroup]:
+    """Windows that contain an answer, each with the questions answered there. Logs how many answers are unusable.
+
+    no_answer: all windows, with all questions; those that are not answered there have NO_ANSWER.
+    """
+    groups, trained, n_inexact, n_missing, n_too_long = [], set(), 0, 0, 0
+    for passage in passages:
+        answered = [(question.id, text, span) for question, text, span in passage.spans() if span]
+        without = [(question.id, text, None) for question, text in passage.questions if not question.answers]
+        n_missing += len(passage.questions) - len(without) - len(answered)
+        n_inexact += sum(not span.exact for *_, span in answered)
+        for window in windows(passage.text, max_seq_len, doc_stride):
+            asked = [(id, text, _span_in(window, span)) for id, text, span in answered + without * no_answer]
+            inside = [item for item in asked if item[2] != NO_ANSWER]
+            trained |= {id for id, *_ in inside}
+            kept = asked if no_answer else inside
+            groups += question_groups(window, [text for _, text, _ in kept], [span for *_, span in kept])
+        n_too_long += sum(id not in trained for id, *_ in answered)
+    if not trained:
+        raise UserError("No question to train on: no answer occurs in its passage.")
+    faults = (
+        f"begin or end within a word: {n_inexact:,}, not in their passage: {n_missing:,}, in no window: {n_too_long:,}"
+    )
+    log.info(f"{format_count(len(trained), 'questions')} with an answer to train on. Answers that {faults}")
+    return groups
+
+
+def _span_in(window: Window, span: TokenSpan | None) -> tuple[int, int]:
+    is_inside = span and window.begin <= span.first and span.last < window.end
+    return (span.first - window.begin, span.last - window.begin) if is_inside else NO_ANSWER

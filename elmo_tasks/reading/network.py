@@ -10,6 +10,7 @@ The encoder, which reads ELMo, runs once per passage window for up to MAX_QUESTI
 Letters: B windows of passages, Q questions, T and J tokens of either, D = 2 * hidden_dim, P projection of the biLM.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +21,13 @@ from elmo_core.messages import UserError
 from elmo_core.network.char_cnn import Maximum
 from elmo_core.settings import setting
 from elmo_tasks.inputs import Rows, TokenInputs
-from elmo_tasks.reading.batch import FEATURES, Batch
+from elmo_tasks.reading.data import QuestionGroup
+from elmo_tasks.reading.text import Window, question_features
 from elmo_tasks.settings import ELMoSettings, TextSettings, TrainingSettings, WordSettings, default
 
 nn = paddle.nn
 
+FEATURES = 2  # per passage token: is it a token of the question, does it occur in the question's text
 MASKED_LOGIT = -1e9
 
 
@@ -37,16 +40,41 @@ class ReaderSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings)
     batch_size: int = default(TrainingSettings, "batch_size", 8)
     ema: float = default(TrainingSettings, "ema", 0.999)
     word_dim: int = default(WordSettings, "word_dim", 100)
-    hidden_dim: int = setting(100, "size of a GRU", below=MAX_SIZE, group="network", minimum=1)
-    dropout: float = setting(0.2, "dropout of the network", below=1, group="network")
-    max_seq_len: int = setting(512, "tokens per window; long passages have several", group="network", minimum=1)
-    doc_stride: int = setting(256, "tokens between the starts of windows", group="network", minimum=1)
-    max_answer_length: int = setting(50, "maximum tokens in an answer", group="network", minimum=1)
+    hidden_dim: int = setting(100, "size of a GRU", below=MAX_SIZE, minimum=1)
+    dropout: float = setting(0.2, "dropout of the network", below=1)
+    max_seq_len: int = setting(512, "tokens per window; long passages have several", minimum=1)
+    doc_stride: int = setting(256, "tokens between the starts of windows", minimum=1)
+    max_answer_length: int = setting(50, "maximum tokens in an answer", minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.doc_stride > self.max_seq_len:
             raise UserError(f"`doc_stride` is {self.doc_stride}, more than `max_seq_len`, which would skip text.")
+
+
+@dataclass
+class Batch:
+    passages: Rows  # B windows
+    questions: Rows  # Q questions
+    passage_of: np.ndarray  # (Q,) int64 row of each question's window
+    features: np.ndarray  # (Q, T, FEATURES) float32
+    spans: np.ndarray  # (Q, 2) int64, first and last token of each answer from the window's beginning, or NO_ANSWER
+
+
+def window_rows(windows: Sequence[Window]) -> Rows:
+    sentences, positions = zip(*(window.in_sentences() for window in windows), strict=True)
+    return Rows([window.tokens for window in windows], sentences, positions)
+
+
+def make_batch(groups: Sequence[QuestionGroup]) -> Batch:
+    questions = [question for group in groups for question in group.questions]
+    passages = window_rows([group.window for group in groups])
+    passage_of = np.repeat(np.arange(len(groups)), [len(group.questions) for group in groups])
+    features = np.zeros((len(questions), passages.steps, FEATURES), np.float32)
+    for row, question, passage in zip(features, questions, passage_of, strict=True):
+        row[: passages.lengths[passage]] = question_features(passages.tokens[passage], question)
+    spans = np.array([span for group in groups for span in group.spans], np.int64)
+    return Batch(passages, window_rows([Window.whole(text) for text in questions]), passage_of, features, spans)
 
 
 class BiDAF(nn.Layer):

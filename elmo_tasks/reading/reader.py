@@ -10,9 +10,17 @@ from elmo_core.checks import check_number, check_texts
 from elmo_core.messages import UserError
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.inputs import Rows
-from elmo_tasks.reading.batch import Batch, QuestionGroup, make_batch, question_groups, training_groups
-from elmo_tasks.reading.data import Passage, Question, TokenisedPassage, read_passages, tokenise_passages
-from elmo_tasks.reading.network import BiDAF, ReaderSettings
+from elmo_tasks.reading.data import (
+    Passage,
+    Question,
+    QuestionGroup,
+    TokenisedPassage,
+    question_groups,
+    read_passages,
+    tokenise_passages,
+    training_groups,
+)
+from elmo_tasks.reading.network import Batch, BiDAF, ReaderSettings, make_batch
 from elmo_tasks.reading.score import Scores, score
 from elmo_tasks.reading.text import Answer, Window, best_answers, span_scores, windows
 from elmo_tasks.task import Task, as_given, resolve_language, with_dev

@@ -29,11 +29,7 @@ class TaggerSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings)
     """Settings of a tagger: its data, its network, and their training."""
 
     data_format: Literal["", "columns", "conllu", "json", "jsonl", "tagged", "segmented"] = setting(
-        "",
-        "columns; conllu; json: tokens and labels, or a text and spans; jsonl: one per line; tagged: word/TAG; segmented: "
-        "words with spaces (default: by the file's ending, columns if in doubt)",
-        choices=("", *FORMATS),
-        group="data",
+        "", "of the files (default: by their ending, else columns)", choices=("", *FORMATS), group="data"
     )
     columns: str | Sequence[str | int] | None = setting(
         None,
@@ -63,9 +59,9 @@ class TaggerSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings)
         "input", "where the network reads ELMo", choices=("input", "output", "input,output"), needs="elmo", group="ELMo"
     )
     emb_lr_factor: float = default(WordSettings, "emb_lr_factor", 2.5)
-    hidden_dim: int = setting(256, "size of a GRU", below=MAX_SIZE, group="network", minimum=1)
-    n_layers: int = setting(2, "bidirectional layers", below=101, group="network", minimum=1)
-    dropout: float = setting(0.5, "dropout of the network", below=1, group="network")
+    hidden_dim: int = setting(256, "size of a GRU", below=MAX_SIZE, minimum=1)
+    n_layers: int = setting(2, "bidirectional layers", below=101, minimum=1)
+    dropout: float = setting(0.5, "dropout of the network", below=1)
     crf_lr_factor: float = setting(0.2, "factor on the CRF's learning rate", above=0, group="training")
 
 

@@ -19,10 +19,9 @@ from elmo_tasks.inputs import Rows
 from elmo_tasks.records import Label, distinct_labels
 from elmo_tasks.tagging.data import Sentence, SentenceReader, warn_about_labels
 from elmo_tasks.tagging.network import Batch, TaggerNetwork, TaggerSettings
-from elmo_tasks.tagging.pieces import PieceSplitter, joined_words
 from elmo_tasks.tagging.scheme import are_of_words, check_scheme, detect_scheme, spans
 from elmo_tasks.tagging.score import Score
-from elmo_tasks.tagging.text import Line, Span
+from elmo_tasks.tagging.text import Line, PieceSplitter, Span, joined_words
 from elmo_tasks.task import Task, as_given, with_dev
 
 Tokens = Sequence[str]

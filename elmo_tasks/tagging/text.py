@@ -1,12 +1,19 @@
-"""Lines of text as the tagger's tokens, with their offsets in the line."""
+"""Text as the tagger's tokens: lines with their offsets, and pieces of words, which are entries of a vocabulary.
+
+In LAC's scheme a word of one piece is labelled with its bare tag, one of several pieces with `tag-B tag-I tag-I`.
+"""
 
 import math
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 from elmo_core.text.offsets import token_offsets
-from elmo_tasks.tagging.scheme import spans
+from elmo_tasks.tagging.scheme import OUTSIDE, spans
+
+TaggedWords = list[tuple[str, str]]  # words with their tags
 
 
 class Span(NamedTuple):
@@ -41,3 +48,57 @@ class Line:
             begin, end = offsets[first][0], offsets[end - 1][1]
             result.append(Span(begin, end, self.text[begin:end], label, score))
         return result
+
+
+class PieceSplitter:
+    """Splits words into the tagger's tokens.
+
+    known: the pieces of a vocabulary; a character that none of them matches is a piece.
+    whole: keep words whole. The known pieces, such as the words of a biLM, then only keep their full-width characters.
+
+    Full-width characters become half-width (`Ａ` becomes `A`), unless they are known pieces: a biLM pretrained on
+    `，` does not know `,`.
+    """
+
+    def __init__(self, known: Iterable[str], whole: bool = False):
+        self.known = set(known)
+        self.max_length = max(map(len, self.known), default=1)
+        self.whole = whole
+
+    def normalised(self, word: str) -> str:
+        """Return the word in half-width characters, as far as the vocabulary lacks them. Its length does not change."""
+        return word if word in self.known else "".join(map(self._narrow, word))
+
+    def _narrow(self, character: str) -> str:
+        kind, _, code = unicodedata.decomposition(character).partition(" ")
+        return chr(int(code, 16)) if kind == "<wide>" and code != "0020" and character not in self.known else character
+
+    def split(self, word: str) -> list[str]:
+        """Split a word from left to right, each time into the longest piece that the vocabulary contains."""
+        word = self.normalised(word)
+        if self.whole or word in self.known:
+            return [word]
+        pieces, begin = [], 0
+        while begin < len(word):
+            ends = range(min(len(word), begin + self.max_length), begin + 1, -1)
+            end = next((end for end in ends if word[begin:end] in self.known), begin + 1)
+            pieces.append(word[begin:end])
+            begin = end
+        return pieces
+
+    def split_line(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Split the words of a line. Returns the pieces in the words' original characters and as the tagger's tokens."""
+        words = [word for word in words if not word.isspace()]
+        tokens = [piece for word in words for piece in self.split(word)]
+        characters = iter("".join(words))
+        return ["".join(islice(characters, len(token))) for token in tokens], tokens
+
+
+def joined_words(tokens: Sequence[str], labels: Sequence[str], scheme: str = "lac") -> TaggedWords:
+    """Join tokens into tagged words by their labels. A token outside all words gets the tag O."""
+    words, done = [], 0
+    for begin, end, tag in spans(labels, scheme):
+        words += [(token, OUTSIDE) for token in tokens[done:begin]]
+        words.append(("".join(tokens[begin:end]), tag))
+        done = end
+    return words + [(token, OUTSIDE) for token in tokens[done:]]

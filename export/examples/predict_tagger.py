@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from model_io import SETTINGS, Run, arrays, table, tokenise
 
-from elmo_tasks.tagging.pieces import PieceSplitter
-from elmo_tasks.tagging.text import Line
+from elmo_tasks.tagging.text import Line, PieceSplitter
 
 SCHEME = SETTINGS["scheme"]
 HAS_PIECES = SCHEME == "lac" and SETTINGS["lang"] != "characters"

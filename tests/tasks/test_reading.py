@@ -13,9 +13,16 @@ from elmo_core.messages import UserError
 from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.inputs import PretrainedELMo, TokenInputs
-from elmo_tasks.reading.batch import NO_ANSWER, QuestionGroup, make_batch, training_groups, window_rows
-from elmo_tasks.reading.data import Passage, Question, TokenisedPassage, read_passages
-from elmo_tasks.reading.network import MASKED_LOGIT, BiDAF, ReaderSettings
+from elmo_tasks.reading.data import (
+    NO_ANSWER,
+    Passage,
+    Question,
+    QuestionGroup,
+    TokenisedPassage,
+    read_passages,
+    training_groups,
+)
+from elmo_tasks.reading.network import MASKED_LOGIT, BiDAF, ReaderSettings, make_batch, window_rows
 from elmo_tasks.reading.reader import Reader
 from elmo_tasks.reading.score import cmrc_f1, score, squad_f1, squad_words
 from elmo_tasks.reading.text import Answer, Text, Window, best_answers, span_scores, windows
