@@ -26,7 +26,6 @@ from elmo_core.text.text_files import blocks, read_lines
 from elmo_tasks.reading.data import EXPECTED, read_passages, tokenise_passages
 from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.reading.reader import Reader
-from elmo_tasks.reading.text import Answer
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -55,14 +54,9 @@ def predict(args: argparse.Namespace, reader: Reader) -> None:
             raise UserError(f"--passage {args.passage}: the passage has no words.")
         lines, questions = tee(read_lines(None))
         for line, answers in zip(lines, reader.answers(((x, passage) for x in questions), args.k or 1), strict=True):
-            target.write(f"{described(answers, args.k) if line.strip() else ''}\n")
+            found = json.dumps([a.to_dict() for a in answers], ensure_ascii=False) if args.k else answers[0].text
+            target.write(f"{' '.join(found.split()) if line.strip() else ''}\n")
             target.flush()
-
-
-def described(answers: list[Answer], k: int | None) -> str:
-    if k:
-        return json.dumps([answer.to_dict() for answer in answers], ensure_ascii=False)
-    return " ".join(answers[0].text.split())
 
 
 if __name__ == "__main__":

@@ -108,9 +108,9 @@ class FileVectors:
         file = load_word_vectors(find_word_vectors(Path(settings.word_vectors)), settings.word_vectors_limit)
         return cls(file.index_to_key, file.vectors, random, settings.seed)
 
-    def row(self, word: str) -> int:
-        """The number of a word's row, -1 if it has none."""
-        return self.index.get(word, self.index.get(word.lower(), -1))
+    def row(self, word: str) -> int | None:
+        """The number of a word's row, if it has one."""
+        return self.index.get(word, self.index.get(word.lower()))
 
     def _draw(self, word: str) -> np.ndarray:
         if word not in self._drawn:
@@ -123,16 +123,17 @@ class FileVectors:
         """Vectors (B, T, D), float32."""
         out = np.zeros((*rows.mask.shape, self.dim), np.float32)
         for vectors, words in zip(out, rows.units, strict=True):
-            numbers = np.array([self.row(word) for word in words], np.int64)
-            vectors[: len(words)][numbers >= 0] = self.table[numbers[numbers >= 0]]
-            for k in np.flatnonzero(numbers < 0).tolist() if self.bound else ():
-                vectors[k] = self._draw(words[k])
+            for k, word in enumerate(words):
+                if (row := self.row(word)) is not None:
+                    vectors[k] = self.table[row]
+                elif self.bound:
+                    vectors[k] = self._draw(word)
         return out
 
     def log_coverage(self, words: Iterable[str]) -> None:
         """Log the share of words that have no vector."""
-        numbers = [self.row(word) for word in words]
-        share, given = numbers.count(-1) / max(1, len(numbers)), "random ones" if self.bound else "zeros"
+        rows = list(map(self.row, words))
+        share, given = rows.count(None) / max(1, len(rows)), "random ones" if self.bound else "zeros"
         log.info(f"word vectors: {len(self.words):,}, {self.dim} dimensions; {share:.2%} of tokens have none: {given}.")
 
 

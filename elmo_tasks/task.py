@@ -39,7 +39,7 @@ from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary, restore_order, sen
 from elmo_core.weights import checkpoint, published
 from elmo_tasks.inputs import BILM, FileVectors, PretrainedELMo, Rows, TokenInputs
 from elmo_tasks.settings import Settings
-from elmo_tasks.trainer import STATE, Progress, Score, check_identity, fit, hold_out, training_identity
+from elmo_tasks.trainer import STATE, Progress, check_identity, fit, hold_out, training_identity
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -87,7 +87,7 @@ class Task(Generic[S]):
     parts: dict[str, Any]
     network: paddle.nn.Layer  # with `inputs`, which are TokenInputs
     scores: dict[str, Any]  # of `train`
-    results: Mapping[str, Score] = MappingProxyType({})  # of `train`, by part of the data
+    results: Mapping[str, Any] = MappingProxyType({})  # scores of `train`, by part of the data
     folder: Path | None = None
     _identity: dict[str, Any] | None = None  # of the training
 
@@ -159,8 +159,11 @@ class Task(Generic[S]):
         """Predict each example of a batch."""
         raise NotImplementedError
 
-    def measure(self, examples: Sequence[Any], predictions: Sequence[Any]) -> Score:
-        """Score the predictions of examples."""
+    def measure(self, examples: Sequence[Any], predictions: Sequence[Any]) -> Any:
+        """Score the predictions of examples.
+
+        The score has a `value`, which selects the best epoch, a `summary` for the log, `to_dict()` for JSON, and `table()`.
+        """
         raise NotImplementedError
 
     def phases(self) -> Iterator[Any]:

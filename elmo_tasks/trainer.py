@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha1
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -29,18 +29,6 @@ PROGRESS_SECONDS = 20  # between log lines within an epoch
 STATE = "training-{}.safetensors"  # in the model's folder, of each `fit`
 Task = Any  # an `elmo_tasks.task.Task`, whose module imports this one
 Progress = Callable[[dict[str, Any]], object]  # receives the scores of each epoch
-
-
-class Score(Protocol):
-    """Scores of a model: `value` selects the best epoch, `summary` is for the log, `to_dict()` for JSON."""
-
-    value: float
-    summary: str
-
-    def to_dict(self) -> dict[str, Any]: ...
-
-    def table(self) -> str:
-        """Lines for the terminal."""
 
 
 def hold_out(examples: Sequence[Any], seed: int) -> tuple[list[Any], list[Any]]:
@@ -149,12 +137,12 @@ class State:
         self.epoch, self.seconds = 0, 0.0
         self.best_epoch, self.best_score, self.best_weights = 0, None, {}
 
-    def keep_best(self, epoch: int, score: Score) -> None:
+    def keep_best(self, epoch: int, score: Any) -> None:
         if self.best_score is None or score.value > self.best_score.value:
             self.best_epoch, self.best_score = epoch, score
             self.best_weights = _numpy(self.task.trained_weights())
 
-    def log(self, loss: float, score: Score) -> None:
+    def log(self, loss: float, score: Any) -> None:
         star, epochs = "*" if self.best_epoch == self.epoch else " ", self.settings.epochs
         left = format_duration(self.seconds / self.epoch * (epochs - self.epoch))
         times = f"{format_duration(self.seconds)}, at most {left} left"
