@@ -26,6 +26,7 @@ from elmo_core.text.text_files import blocks, read_lines
 from elmo_tasks.reading.data import EXPECTED, read_passages, tokenise_passages
 from elmo_tasks.reading.network import ReaderSettings
 from elmo_tasks.reading.reader import Reader
+from elmo_tasks.reading.text import Answer
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -45,7 +46,7 @@ def predict(args: argparse.Namespace, reader: Reader) -> None:
         if args.input:
             passages = read_passages(args.input, require_answers=False)
             best = reader.best(tokenise_passages(passages, reader.tokeniser), args.k or 1)
-            values = {id: [a.to_dict() for a in some] if args.k else some[0].text for id, some in best.items()}
+            values = {id: [a.to_dict() for a in some] if args.k else text_of(some) for id, some in best.items()}
             target.write(json.dumps(values, ensure_ascii=False, indent=1) + "\n")
             return
         disk.check_input(args.passage, "a passage", "--passage")
@@ -54,9 +55,14 @@ def predict(args: argparse.Namespace, reader: Reader) -> None:
             raise UserError(f"--passage {args.passage}: the passage has no words.")
         lines, questions = tee(read_lines(None))
         for line, answers in zip(lines, reader.answers(((x, passage) for x in questions), args.k or 1), strict=True):
-            found = json.dumps([a.to_dict() for a in answers], ensure_ascii=False) if args.k else answers[0].text
-            target.write(f"{' '.join(found.split()) if line.strip() else ''}\n")
+            found = [a.to_dict() for a in answers]
+            written = json.dumps(found, ensure_ascii=False) if args.k else " ".join(text_of(answers).split())
+            target.write(f"{written if line.strip() else ''}\n")
             target.flush()
+
+
+def text_of(answers: list[Answer]) -> str:
+    return answers[0].text if answers else ""
 
 
 if __name__ == "__main__":

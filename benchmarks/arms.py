@@ -41,7 +41,7 @@ from elmo_core.messages import UserError
 from elmo_core.text.text_files import read_lines
 from elmo_core.weights import checkpoint, model_files
 from elmo_tasks import Classifier, ClassifierSettings, Reader, ReaderSettings, Tagger, TaggerSettings
-from elmo_tasks.reading.data import read_passages, tokenise_passages
+from elmo_tasks.reading.data import read_passages
 from elmo_tasks.tagging.data import Sentence, SentenceReader
 from elmo_tasks.tagging.scheme import spans
 
@@ -189,7 +189,7 @@ def scores_of(task: str, model: Any, test: Any) -> dict[str, np.ndarray]:
         score = model.evaluated(model.read(test))
         return {"accuracy": (score.predicted == score.labels).astype(float)}
     if isinstance(model, Reader):
-        score = model.evaluated(tokenise_passages(read_passages(test), model.tokeniser))
+        score = model.evaluated(model.read(test))
         return {"EM": score.exact, "F1": score.f1}
     sentences = model.read(test)
     predicted = map(model.names, model.predictions(sentences))

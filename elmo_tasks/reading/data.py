@@ -10,7 +10,7 @@ The passage does not answer a question with `is_impossible` or without answers.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +29,33 @@ EXPECTED = "passages and questions in the JSON of SQuAD, or as Hugging Face's da
 class Question:
     """A question and its answers; none: the passage has none, or they are unknown.
 
-    answer_starts: each answer's offset in the passage, None if it does not occur there.
+    answer_starts: each answer's offset in the passage, None if it does not occur there. content: its tokens.
     """
 
     id: str
     text: str
     answers: list[str]
     answer_starts: list[int | None]
+    content: Text | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass
 class Passage:
+    """A passage and its questions. content: its tokens, of which there may be none; then it has no answers."""
+
     text: str
     questions: list[Question]
+    content: Text | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def texts(self) -> list[Text]:
+        return [self.content, *(question.content for question in self.questions)]
+
+    def span(self, question: Question) -> TokenSpan | None:
+        """The tokens of a question's first answer that occurs in the passage."""
+        located = zip(question.answer_starts, question.answers, strict=True)
+        spans = (self.content.token_span(k, k + len(answer)) for k, answer in located if k is not None)
+        return next(filter(None, spans), None)
 
 
 def read_passages(data: Any, name: str = "examples", require_answers: bool = True) -> list[Passage]:
@@ -132,43 +146,14 @@ def _locate_answer(answer: str, start: int, text: str) -> int | None:
     return min((offset for offset in offsets if offset >= 0), key=lambda offset: abs(offset - start), default=None)
 
 
-class TokenisedPassage:
-    """A passage and its questions as tokens. The passage must have words, its questions may have none."""
-
-    def __init__(self, passage: Passage, tokeniser: Tokeniser):
-        self.passage = passage
-        self.text = Text.from_string(passage.text, tokeniser)
-        texts = (Text.from_string(question.text, tokeniser) for question in passage.questions)
-        empty = Text.from_string("？", tokeniser)  # replaces a question without words
-        self.questions = [(q, x if x.tokens else empty) for q, x in zip(passage.questions, texts, strict=True)]
-
-    def __repr__(self) -> str:
-        return repr(self.passage)
-
-    @property
-    def asked(self) -> list[Text]:
-        """The texts of the questions."""
-        return [text for _, text in self.questions]
-
-    @property
-    def texts(self) -> list[Text]:
-        return [self.text, *self.asked]
-
-    def spans(self) -> Iterator[tuple[Question, Text, TokenSpan | None]]:
-        """Each question with the tokens of its first answer that occurs in the passage."""
-        for question, text in self.questions:
-            located = zip(question.answer_starts, question.answers, strict=True)
-            spans = (self.text.token_span(k, k + len(answer)) for k, answer in located if k is not None)
-            yield question, text, next(filter(None, spans), None)
-
-
-def tokenise_passages(passages: Iterable[Passage], tokeniser: Tokeniser) -> list[TokenisedPassage]:
-    """Tokenise passages, of which each must have words."""
-    tokenised = [TokenisedPassage(passage, tokeniser) for passage in passages]
-    for passage in tokenised:
-        if not passage.text.tokens:
-            raise UserError(f"The passage {passage.passage.text!r:.60} has no words.")
-    return tokenised
+def tokenise_passages(passages: Sequence[Passage], tokeniser: Tokeniser) -> Sequence[Passage]:
+    """Set the tokens of passages and questions. A question without words gets one, which may still find an answer."""
+    for passage in passages:
+        passage.content = Text.from_string(passage.text, tokeniser)
+        for question in passage.questions:
+            content = Text.from_string(question.text, tokeniser)
+            question.content = content if content.tokens else Text.from_string("？", tokeniser)
+    return passages
 
 
 @dataclass
@@ -191,7 +176,7 @@ def question_groups(window: Window, questions: list[Text], spans: Sequence = ())
 
 
 def training_groups(
-    passages: Sequence[TokenisedPassage], max_seq_len: int, doc_stride: int, no_answer: bool = False
+    passages: Sequence[Passage], max_seq_len: int, doc_stride: int, no_answer: bool = False
 ) -> list[QuestionGroup]:
     """Windows that contain an answer, each with the questions answered there. Logs how many answers are unusable.
 
@@ -199,11 +184,12 @@ def training_groups(
     """
     groups, trained, n_inexact, n_missing, n_too_long = [], set(), 0, 0, 0
     for passage in passages:
-        answered = [(question.id, text, span) for question, text, span in passage.spans() if span]
-        without = [(question.id, text, None) for question, text in passage.questions if not question.answers]
+        spans = ((question, passage.span(question)) for question in passage.questions)
+        answered = [(question.id, question.content, span) for question, span in spans if span]
+        without = [(question.id, question.content, None) for question in passage.questions if not question.answers]
         n_missing += len(passage.questions) - len(without) - len(answered)
         n_inexact += sum(not span.exact for *_, span in answered)
-        for window in windows(passage.text, max_seq_len, doc_stride):
+        for window in windows(passage.content, max_seq_len, doc_stride):
             asked = [(id, text, _span_in(window, span)) for id, text, span in answered + without * no_answer]
             inside = [item for item in asked if item[2] != NO_ANSWER]
             trained |= {id for id, *_ in inside}

@@ -14,7 +14,6 @@ from elmo_tasks.reading.data import (
     Passage,
     Question,
     QuestionGroup,
-    TokenisedPassage,
     question_groups,
     read_passages,
     tokenise_passages,
@@ -69,7 +68,7 @@ class Reader(Task[ReaderSettings]):
     def length(self, example: QuestionGroup) -> int:
         return len(example.window.tokens)
 
-    def rows(self, examples: Sequence[QuestionGroup | TokenisedPassage]) -> Rows:
+    def rows(self, examples: Sequence[QuestionGroup | Passage]) -> Rows:
         return Rows([], [text.sentences for example in examples for text in example.texts])
 
     def prepare(self, train: Sequence[QuestionGroup]) -> None:
@@ -85,13 +84,13 @@ class Reader(Task[ReaderSettings]):
         lengths = batch.passages.lengths
         return [logits[batch.passage_of == k, :, :n] for k, n in enumerate(lengths)]
 
-    def evaluated(self, examples: Sequence[TokenisedPassage]) -> Scores:
-        answers = {id: some[0].text for id, some in self.best(examples, 1).items()}
-        return score([passage.passage for passage in examples], answers, self.settings.lang)
+    def evaluated(self, examples: Sequence[Passage]) -> Scores:
+        answers = {id: some[0].text if some else "" for id, some in self.best(examples, 1).items()}
+        return score(examples, answers, self.settings.lang)
 
     # What users call
 
-    def read(self, data: Any) -> list[TokenisedPassage]:
+    def read(self, data: Any) -> list[Passage]:
         return tokenise_passages(read_passages(data), self.tokeniser)
 
     def answer(self, question: str, passage: str, k: int = 1) -> list[Answer]:
@@ -115,26 +114,26 @@ class Reader(Task[ReaderSettings]):
             asked: dict[str, list[Question]] = {}
             for number, (question, passage) in enumerate(some):
                 asked.setdefault(passage, []).append(Question(str(number), question, [], []))
-            passages = [TokenisedPassage(Passage(text, about), self.tokeniser) for text, about in asked.items()]
-            answers = self.best([passage for passage in passages if passage.text.tokens], k)
-            yield from (answers.get(str(number), []) for number in range(len(some)))
+            passages = [Passage(text, about) for text, about in asked.items()]
+            answers = self.best(tokenise_passages(passages, self.tokeniser), k)
+            yield from (answers[str(number)] for number in range(len(some)))
 
-    def best(self, passages: Sequence[TokenisedPassage], k: int) -> dict[str, list[Answer]]:
+    def best(self, passages: Sequence[Passage], k: int) -> dict[str, list[Answer]]:
         """The k best answers to each question over all windows of its passage, by its id."""
-        groups = (group for p in passages for window in self._windows(p) for group in question_groups(window, p.asked))
+        groups = (group for p in passages for w in self._windows(p) for group in question_groups(w, p.texts[1:]))
         logits = chain.from_iterable(self.predictions(groups))  # of each passage, window and question, (2, T)
         no_answer = self.network.no_answer.sum().item() if self.parts["no_answer"] else None
         answers = {}
         for passage in passages:
-            n_tokens = len(passage.text.tokens)
+            n_tokens = len(passage.content.tokens)
             longest = min(self.settings.max_answer_length, self.settings.max_seq_len, n_tokens)
             scores = np.full((len(passage.questions), n_tokens, longest), -np.inf, np.float32)
             for window in self._windows(passage):
                 for spans in scores[:, window.begin : window.end]:
                     np.maximum(spans, span_scores(next(logits), longest), out=spans)
-            for (question, _), spans in zip(passage.questions, scores, strict=True):
-                answers[question.id] = best_answers(passage.text, spans, k, no_answer)
+            for question, spans in zip(passage.questions, scores, strict=True):
+                answers[question.id] = best_answers(passage.content, spans, k, no_answer) if n_tokens else []
         return answers
 
-    def _windows(self, passage: TokenisedPassage) -> list[Window]:
-        return windows(passage.text, self.settings.max_seq_len, self.settings.doc_stride)
+    def _windows(self, passage: Passage) -> list[Window]:
+        return windows(passage.content, self.settings.max_seq_len, self.settings.doc_stride)

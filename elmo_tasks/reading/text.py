@@ -92,7 +92,7 @@ def windows(text: Text, size: int, stride: int) -> list[Window]:
     """Cover a text with windows of at most `size` tokens that begin `stride` tokens apart."""
     n = len(text.tokens)
     last = max(0, -(-(n - size) // stride))
-    return [Window(text, k * stride, min(k * stride + size, n)) for k in range(last + 1)]
+    return [Window(text, k * stride, min(k * stride + size, n)) for k in range(last + 1 if n else 0)]
 
 
 def question_features(tokens: Sequence[str], question: Text) -> list[tuple[bool, bool]]:

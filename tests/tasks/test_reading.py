@@ -18,8 +18,8 @@ from elmo_tasks.reading.data import (
     Passage,
     Question,
     QuestionGroup,
-    TokenisedPassage,
     read_passages,
+    tokenise_passages,
     training_groups,
 )
 from elmo_tasks.reading.network import MASKED_LOGIT, BiDAF, ReaderSettings, make_batch, window_rows
@@ -371,7 +371,7 @@ def test_a_windows_layers_are_those_of_its_sentences(checkpoints, cached):
 def test_what_cannot_be_learnt_from_is_counted(messages):
     one = passage("老师住在北京。" * 3, {"老师住在哪里？": "北京", "谁住在北京？": "师住"})
     one.questions += [Question("lost", "谁？", ["广州"], [None]), Question("long", "谁？", ["北京。老师住在"], [4])]
-    groups = training_groups([TokenisedPassage(one, Tokeniser("zh"))], 5, 5)
+    groups = training_groups(tokenise_passages([one], Tokeniser("zh")), 5, 5)
     assert [(one.window.begin, [question.text for question in one.questions]) for one in groups] == [
         (0, ["老师住在哪里？", "谁住在北京？"])
     ]
