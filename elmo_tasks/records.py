@@ -106,12 +106,9 @@ def is_table(data: Any) -> bool:
 
 
 def table_records(data: Any, name: str) -> Iterator[Record]:
-    """Yield the records of a table. name: of the argument, used in error messages."""
+    """The records of a table. name: of the argument, used in error messages."""
     rows = data.to_dict("records") if hasattr(data, "to_dict") and hasattr(data, "iloc") else data
-    for k, row in enumerate(rows):
-        if not isinstance(row, Mapping):
-            raise UserError(f"{name}, row {k}: found {describe(row)}, expected a dictionary.")
-        yield f"{name}, row {k}", row
+    return ((f"{name}, row {k}", row) for k, row in enumerate(rows))
 
 
 def value_of(record: Mapping[str, Any], column: str, where: str) -> Any:
@@ -135,9 +132,7 @@ def check_label(value: Any, where: str) -> Label:
         return check_text(value.strip(), where)
     if isinstance(value, int):
         return value
-    is_missing = value is None or str(value).strip() in ("", "nan", "<NA>", "NaT")
-    what = "the label is missing" if is_missing else f"found {describe(value)}"
-    raise UserError(f"{where}: {what}, expected a string, an integer or a boolean.")
+    raise UserError(f"{where}: the label is {describe(value)}, expected a string, an integer or a boolean.")
 
 
 def distinct_labels(labels: Iterable[Label]) -> list[Label]:

@@ -80,9 +80,8 @@ def score(passages: Sequence[Passage], predictions: Mapping[str, str], language:
     for question in questions:
         predicted, answers = predictions[question.id], question.answers
         if may_lack and not (answers := list(filter(normalised, answers))):
-            is_right = float(not normalised(predicted))
-            rows.append((is_right, is_right))
+            rows.append([not normalised(predicted)] * 2)
             continue
         exact = bool(predicted) and any(normalised(predicted) == normalised(answer) for answer in answers)
-        rows.append((float(exact), max(f1(answer, predicted) for answer in answers)))
-    return Scores(*map(np.array, zip(*rows, strict=True)))
+        rows.append([exact, max(f1(answer, predicted) for answer in answers)])
+    return Scores(*np.array(rows, float).T)
