@@ -15,7 +15,7 @@ import math
 import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
@@ -197,13 +197,15 @@ class Task(Generic[S]):
         """
         if save_dir is not None:
             check_folder(Path(save_dir), cls.name, overwrite, resume)
+        elif overwrite or resume:
+            raise UserError("`overwrite=True` and `resume=True` have no effect without `save_dir`.")
         settings = settings or cls.settings_type()
         pretrained = PretrainedELMo.load(settings.elmo)
         given = {name: part for name, part in (("dev", dev), ("test", test)) if part is not None}
         given = {"train": data if labels is None else (data, labels), **given}
         settings, parts, examples = cls.read_training(given, settings, pretrained)
         task = cls.create(settings, parts, device, pretrained)
-        with training_folder(cls, save_dir, overwrite, resume) as folder:
+        with training_folder(cls, save_dir, overwrite, resume) if save_dir else nullcontext() as folder:
             return task._learn(examples, folder, resume, progress)
 
     @classmethod
@@ -424,14 +426,9 @@ def read_config(folder: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def training_folder(
-    cls: type[Task], save_dir: str | Path | None, overwrite: bool = False, resume: bool = False
-) -> Iterator[Path | None]:
-    """Check, make and lock the folder of a model that is about to be trained. None: nothing is written."""
-    if save_dir is None:
-        if overwrite or resume:
-            raise UserError(f"`{'overwrite' if overwrite else 'resume'}` has no effect without `save_dir`.")
-        yield None
-        return
+    cls: type[Task], save_dir: str | Path, overwrite: bool = False, resume: bool = False
+) -> Iterator[Path]:
+    """Check, make and lock the folder of a model that is about to be trained."""
     folder = Path(save_dir)
     check_folder(folder, cls.name, overwrite, resume)
     folder.mkdir(parents=True, exist_ok=True)
