@@ -34,7 +34,7 @@ Progress = Callable[[dict[str, Any]], object]  # receives the scores of each epo
 def hold_out(examples: Sequence[Any], seed: int) -> tuple[list[Any], list[Any]]:
     """Split examples at random into a training set and a dev set, which is a tenth."""
     if len(examples) < 2:
-        raise UserError("there is only one example to train on: give `dev`, or more examples.")
+        raise UserError("of one sentence, text or passage no part can be held out: give `dev`, or more data.")
     order = np.random.default_rng(seed).permutation(len(examples))
     n = max(1, round(len(order) * HELD_OUT))
     return [examples[k] for k in order[n:]], [examples[k] for k in order[:n]]

@@ -7,7 +7,6 @@ from typing import Any, overload
 import numpy as np
 
 from elmo_core.checks import check_number, check_texts
-from elmo_core.messages import UserError
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.inputs import Rows
 from elmo_tasks.reading.data import (
@@ -50,8 +49,6 @@ class Reader(Task[ReaderSettings]):
         passages = read["train"]
         settings, tokeniser = resolve_language(settings, [passage.text for passage in passages], pretrained)
         data = {name: tokenise_passages(part, tokeniser) for name, part in read.items()}
-        if "dev" not in data and len(passages) == 1:
-            raise UserError("All questions are about one passage. Give `dev`, or more passages, to hold out some.")
         data = with_dev(data, settings)
         no_answer = not all(question.answers for passage in passages for question in passage.questions)
         groups = training_groups(data["train"], settings.max_seq_len, settings.doc_stride, no_answer)

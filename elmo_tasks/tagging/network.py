@@ -96,8 +96,3 @@ class TaggerNetwork(nn.Layer):
         """Mean negative log-likelihood of the sentences' labels, plus ELMo's penalty."""
         loss = self.crf(self(batch.rows), batch.labels, batch.rows.lengths).mean()
         return loss + self.inputs.penalty().astype(loss.dtype)
-
-    def decode(self, rows: Rows) -> tuple[list[np.ndarray], np.ndarray]:
-        """The label ids of each sentence, and the emissions (B, T, K)."""
-        emissions = self(rows)
-        return self.crf.decode(emissions, rows.lengths), emissions.numpy()

@@ -101,8 +101,9 @@ class Tagger(Task[TaggerSettings]):
         return Batch(rows, rows.padded([self.label_ids[label] for label in example.labels] for example in examples))
 
     def decode(self, batch: Batch) -> list[Prediction]:
-        paths, emissions = self.network.decode(batch.rows)
-        return [Prediction(path, x[: len(path)]) for path, x in zip(paths, emissions, strict=True)]
+        emissions = self.network(batch.rows)
+        paths = self.network.crf.decode(emissions, batch.rows.lengths)
+        return [Prediction(path, x[: len(path)]) for path, x in zip(paths, emissions.numpy(), strict=True)]
 
     def measure(self, examples: Sequence[Sentence], predictions: Sequence[Prediction]) -> Score:
         of_words = are_of_words(self.labels, self.settings.scheme)

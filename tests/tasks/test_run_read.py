@@ -122,7 +122,7 @@ MISTAKES = [  # flags, a pattern that the message has
     (f"{BASELINE} --train_file=mine.json", "mine.json.*'data'"),
     (f"{BASELINE} --save_dir=reader", "overwrite"),
     (f"{BASELINE} --json=data.json", "--json"),
-    ("train --train_file=one.json --init_from_ckpt=none --save_dir=new --device=cpu", "one passage"),
+    ("train --train_file=one.json --init_from_ckpt=none --save_dir=new --device=cpu", "passage"),
     (f"{EVALUATE} --model_dir=model", "reader"),
     (PREDICT, "--input"),
     (f"{PREDICT} --input=missing.json", "missing.json"),
