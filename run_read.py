@@ -32,7 +32,7 @@ from elmo_tasks.reading.text import Answer
 def main(argv: Sequence[str] | None = None) -> None:
     parser = arguments.parser(__doc__)
     train, _, predict_flags = task_flags.add_commands(parser, Reader, EXPECTED, "answer questions")
-    task_flags.add_train(train, ReaderSettings, EXPECTED, "passages")
+    task_flags.add_train(train, ReaderSettings, EXPECTED)
     source = predict_flags.add_mutually_exclusive_group(required=True)
     source.add_argument("--input", **FILE, help=EXPECTED)
     source.add_argument("--passage", **FILE, help="file with a passage; standard input has the questions, one per line")

@@ -32,17 +32,15 @@ def add_commands(
     return [train, evaluate, predict]
 
 
-def add_train(
-    parser: argparse.ArgumentParser, settings: type[Settings], content: str, things: str = "", required: bool = True
-) -> None:
+def add_train(parser: argparse.ArgumentParser, settings: type[Settings], content: str, required: bool = True) -> None:
     """Add the flags of a training: its data, and a group for each of the settings' groups.
 
-    content: of the training data. things: in these. required: whether the files and ELMo are.
+    content: of the training data. required: whether the files and ELMo are.
     """
     data = parser.add_argument_group("data")
     data.add_argument("--train_file", **FILE, required=required, help=f"training data: {content}")
-    held_out = f"default: a tenth {things and f'of the {things} '}of --train_file"
-    data.add_argument("--dev_file", **FILE, help=f"dev set, which selects the best epoch ({held_out})")
+    held_out = "dev set, which selects the best epoch (default: a tenth of --train_file)"
+    data.add_argument("--dev_file", **FILE, help=held_out)
     data.add_argument("--test_file", **FILE, help="test set, on which the best epoch is scored")
     add(data, "save_dir", required=required)
     add(data, "overwrite", "resume", "json")
