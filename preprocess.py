@@ -30,7 +30,7 @@ from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.characters import MAX_BYTES
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.language import warn_if_unreadable
-from elmo_core.text.text_files import NotUTF8, blocks
+from elmo_core.text.text_files import blocks
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from preprocessing import word2vec
 from preprocessing.raw_text import Options, make_corpus
@@ -43,11 +43,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     corpus = commands.add_parser("text", help="raw text to a corpus of tokenised sentences")
     corpus.add_argument("input", **files)
     arguments.add_settings(corpus, Options, "lang", "user_dict")
-    corpus.add_argument("--output", **arguments.DIR, required=True, help="folder for train/ and dev/")
-    corpus.add_argument("--overwrite", action="store_true", help="replace existing train/ and dev/")
-    arguments.add_settings(corpus.add_argument_group("input"), Options, "encoding", "undecodable", "document")
+    corpus.add_argument("--output", **arguments.DIR, required=True, help="new folder for train/ and dev/")
+    arguments.add_settings(corpus.add_argument_group("input"), Options, "encoding", "document")
     tokens = corpus.add_argument_group("sentences and tokens")
-    arguments.add_settings(tokens, Options, "lower", "nfkc", "negation", "min_tokens", "max_tokens")
+    arguments.add_settings(tokens, Options, "lower", "nfkc", "min_tokens", "max_tokens")
     parts = corpus.add_argument_group("shards and dev set")
     arguments.add_settings(parts, Options, "shards", "dev_fraction", "dev_split", "seed")
     processes = "worker processes; the result does not depend on their number"
@@ -76,11 +75,7 @@ def text(args: argparse.Namespace) -> None:
     """Write a corpus. Log its size, what was omitted, and the next command."""
     start = time.perf_counter()
     options = Options(**arguments.options(Options, args))
-    try:
-        report = make_corpus(args.input, args.output, options, args.processes, args.overwrite)
-    except NotUTF8 as error:
-        advice = "Leave out --encoding." if error.likely == "UTF-8" else f"Or add --encoding={error.likely or 'NAME'}."
-        raise UserError(f"{error} {advice}") from error
+    report = make_corpus(args.input, args.output, options, args.processes)
     seconds, tokens = time.perf_counter() - start, report.tokens.total()
     size = f"{format_count(report.lines, 'lines')}, {format_count(tokens, 'tokens')}"
     log.info(f"{size} in {seconds:.0f} s, {tokens / seconds:,.0f} per second.")

@@ -280,7 +280,7 @@ class Task(Generic[S]):
         """Splits raw text as in training."""
         settings = self.settings
         segment = Segmenter.from_file(settings.user_dict) if settings.user_dict else None
-        return Tokeniser(settings.lang, segment, self.pretrained.words if self.pretrained else ())
+        return Tokeniser(settings.lang, segment)
 
     def trained_weights(self) -> dict[str, paddle.Tensor]:
         """The network's weights, without those of a frozen ELMo."""

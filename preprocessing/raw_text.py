@@ -7,15 +7,12 @@ holds a few batches of lines, later one shard.
 
 import hashlib
 import random
-import re
-import shutil
 import signal
-import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -32,14 +29,12 @@ from elmo_core.text.tokenise import HAS_WORD, Tokeniser
 
 BATCH_BYTES = 1 << 18  # whole lines for one task of a process
 BATCHES_AHEAD = 4  # per process: none waits, and memory stays small
-PARTIAL = ".partial-"  # prefix of an unfinished corpus's folder
 LANGUAGES = (
     "language: recognised, English, Chinese words or characters, any other, or none: split at white space, one sentence per "
     "line"
 )
 DICTIONARY = "words for jieba, with --lang=zh: per line a word and, optionally, its frequency and tag"
 DOCUMENT = "unit in which text is held out: a line, a paragraph (up to a blank line) or a file"
-SHARD = re.compile(r"part-\d{5}-of-\d{5}\.txt")
 
 
 @dataclass(frozen=True)
@@ -49,11 +44,9 @@ class Options:
     lang: str = setting(AUTO, LANGUAGES, choices=CHOICES)
     user_dict: str = setting("", DICTIONARY, metavar="FILE")
     encoding: str = setting("utf-8", "encoding of the files", metavar="NAME")
-    undecodable: str = setting("error", "how to treat undecodable lines", choices=("error", "drop"))
     document: str = setting("line", DOCUMENT, choices=("line", "block", "file"))
     lower: bool = setting(False, "lower case")
     nfkc: bool = setting(False, "NFKC instead of NFC: full-width letters become ASCII")
-    negation: str = setting("treebank", "English: do n't (treebank) or don 't (lm1b)", choices=("treebank", "lm1b"))
     min_tokens: int = setting(2, "drop shorter sentences", minimum=1)
     max_tokens: int = setting(500, "drop longer sentences", minimum=1)
     shards: int = setting(
@@ -89,16 +82,9 @@ class Batch:
     documents: list[int]
     size: int  # bytes on disk
 
-    def decoded(self, options: Options) -> Iterator[str | None]:
-        """Yield the lines as text; None for a line that is dropped because it cannot be decoded."""
-        for number, data in enumerate(self.lines, self.first):
-            try:
-                line = data.decode(options.encoding)
-                yield line.removeprefix("\ufeff") if number == 1 else line
-            except UnicodeDecodeError:
-                if options.undecodable == "error":  # which `decode` names, with its line and cause
-                    decode(b"\n".join(self.lines), self.path, self.first, options.encoding)
-                yield None
+    def decoded(self, encoding: str) -> list[str]:
+        """Return the lines as text."""
+        return decode(b"\n".join(self.lines), self.path, self.first, encoding).split("\n")
 
 
 @dataclass
@@ -116,24 +102,20 @@ class Report:
 Result = tuple[dict[str, list[str]], Report]
 
 
-def make_corpus(
-    inputs: Iterable[str | Path], output: Path, options: Options, processes: int = 1, overwrite: bool = False
-) -> Report:
-    """Write output/train/ and, if options.dev_fraction > 0, output/dev/.
+def make_corpus(inputs: Iterable[str | Path], output: Path, options: Options, processes: int = 1) -> Report:
+    """Write a new folder with train/ and, if options.dev_fraction > 0, dev/.
 
-    inputs: files, plain or gzip, globs, and folders (recursive). overwrite: replace an earlier corpus in `output`.
+    inputs: files, plain or gzip, globs, and folders (recursive).
     """
-    _check_output(output, overwrite)
+    disk.check_output_folder("output", output)
     paths = list(dict.fromkeys(chain.from_iterable(text_files(name, recursive=True) for name in inputs)))
-    if inside := [path for path in paths if output.resolve() in path.resolve().parents]:
-        raise UserError(f"output {output} contains the input {inside[0]}. Choose another folder.")
-    texts = (line for batch in batches(paths) for line in batch.decoded(options) if line is not None)
+    texts = chain.from_iterable(batch.decoded(options.encoding) for batch in batches(paths))
     tokeniser = make_tokeniser(options.lang, texts, user_dict=options.user_dict)
     first_dev = _first_held_out(paths, options) if options.dev_split == "last" else None
     if tokeniser.lang == "zh":
         tokeniser("中")  # loads jieba's dictionary before processes are started, which share it
     report = Report()
-    with _staging(output) as folder:
+    with disk.atomic_folder(output) as folder:
         with ExitStack() as stack:
             parts = {"train": _Shards(folder / "train", options.shards, options.seed, stack)}
             if options.dev_fraction:
@@ -176,12 +158,9 @@ def _process_batch(options: Options, tokeniser: Tokeniser, first_dev: int | None
     """Tokenise a batch to lines of train and dev. Also returns counts."""
     lines, counts = {"train": [], "dev": []}, Report(len(batch.lines), batch.size)
     form = "NFKC" if options.nfkc else "NFC"
-    for line, data, document in zip(batch.decoded(options), batch.lines, batch.documents, strict=True):
-        if line is None:
-            counts.dropped[f"lines that are not {options.encoding}"] += 1
-            continue
+    for line, data, document in zip(batch.decoded(options.encoding), batch.lines, batch.documents, strict=True):
         part = "dev" if _is_held_out(options, first_dev, document, data) else "train"
-        split = tokeniser.sentences(line, form, options.negation)
+        split = tokeniser.sentences(line, form)
         for tokens in split:
             if reason := _reason_to_drop(tokens, options):
                 counts.dropped[reason] += 1
@@ -284,31 +263,3 @@ def _check_part(name: str, report: Report) -> None:
         raise UserError("there are no sentences for training. Expected files with text, and a small dev_fraction.")
     if n < report.shards[name]:
         raise UserError(f"too few sentences ({n}) for {report.shards[name]} shards. Use fewer shards.")
-
-
-def _check_output(output: Path, overwrite: bool) -> None:
-    """Raise if the folder cannot be written or has other content. Files of other programs are never removed."""
-    disk.check_output("output", output / "train" / "*")
-    present = [path for path in output.glob("*") if not path.name.startswith(PARTIAL)]
-    if present and not overwrite:
-        raise UserError(f"output {output} is not empty: {present[0].name}. Choose another, or --overwrite its parts.")
-    for path in [*output.glob("train/*"), *output.glob("dev/*")]:
-        if not (SHARD.fullmatch(path.name) or path.name.startswith(".")):
-            raise UserError(f"{path} was not written by preprocess.py and would be removed. Choose another output.")
-
-
-@contextmanager
-def _staging(output: Path) -> Iterator[Path]:
-    """Yield a folder for train and dev, which are moved to the output if the block succeeds."""
-    output.mkdir(parents=True, exist_ok=True)
-    try:
-        with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=output) as name:
-            yield Path(name)
-            for part in ("dev", "train"):  # train last: if it is there, all is
-                shutil.rmtree(output / part, ignore_errors=True)
-                with suppress(FileNotFoundError):
-                    Path(name, part).rename(output / part)
-    except BaseException:
-        with suppress(OSError):
-            output.rmdir()  # unless it had content before
-        raise

@@ -7,7 +7,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from elmo_core.messages import UserError, log
-from elmo_core.text.segmenter import HAN, Segmenter, warn_if_traditional
+from elmo_core.text.segmenter import HAN, Segmenter
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokenise import CHINESE, LANGUAGES, Tokeniser
 
@@ -76,6 +76,20 @@ def make_tokeniser(
     if user_dict and lang != "zh":
         raise UserError(f"`user_dict` has no effect with the language `{lang}`. Use `zh`, whose words are jieba's.")
     return Tokeniser(lang, Segmenter.from_file(user_dict) if user_dict else None)
+
+
+def is_traditional(text: str) -> bool:
+    """Tell whether Chinese text is traditional: more of its characters are in Big5 alone than in GB2312 alone."""
+    han = "".join(HAN.findall(text))
+    big5, gb2312 = (han.encode(name, "ignore").decode(name) for name in ("big5", "gb2312"))
+    n_both = len(big5.encode("gb2312", "ignore")) // 2
+    return len(big5) - n_both > max(len(gb2312) - n_both, 0.1 * len(han))
+
+
+def warn_if_traditional(text: str, words: Sequence[str] = ()) -> None:
+    """Warn if text is traditional, but the vocabulary of the model that reads it, or jieba's, is simplified."""
+    if is_traditional(text) and not is_traditional("".join(words[:SAMPLE])):
+        log.warning("The text is in traditional Chinese, the words in simplified. Convert it first: `opencc -c t2s`.")
 
 
 def warn_if_unreadable(

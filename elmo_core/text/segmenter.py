@@ -1,12 +1,11 @@
 """Chinese text to words, with jieba and a dictionary of one's own."""
 
-import hashlib
 import logging
 import os
 import re
 import warnings
 from collections.abc import Sequence
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -48,16 +47,6 @@ class Segmenter:
         if not any(map(str.strip, lines := tuple(read_lines(path)))):
             raise UserError(f"{path}: it has no words. Expected one per line, as for jieba.")
         return segmenter(lines, str(path))
-
-    def save(self, path: Path) -> None:
-        from elmo_core.files import disk
-
-        with disk.atomic_write(path) as file:
-            file.writelines(f"{line}\n" for line in self.entries)
-
-    @property
-    def fingerprint(self) -> str:
-        return hashlib.sha1("\n".join(self.entries).encode("utf-8", "surrogatepass")).hexdigest()
 
     def __reduce__(self):
         return segmenter, (tuple(self.entries), self.source)
@@ -120,23 +109,3 @@ def _cache_folder() -> Path:
 def segmenter(entries: tuple[str, ...] = (), source: str = "user_dict") -> Segmenter:
     """Return a shared Segmenter: jieba's dictionary is loaded once."""
     return Segmenter(entries, source)
-
-
-@lru_cache(8)  # each line of a traditional text asks about the same words
-def is_traditional(text: str) -> bool:
-    """Tell whether Chinese text is traditional: more of its characters are in Big5 alone than in GB2312 alone."""
-    han = "".join(HAN.findall(text))
-    big5, gb2312 = (han.encode(name, "ignore").decode(name) for name in ("big5", "gb2312"))
-    n_both = len(big5.encode("gb2312", "ignore")) // 2
-    return len(big5) - n_both > max(len(gb2312) - n_both, 0.1 * len(han))
-
-
-def warn_if_traditional(text: str, words: Sequence[str] = ()) -> None:
-    """Warn once if text is traditional, but the vocabulary of the model that reads it, or jieba's, is simplified."""
-    if is_traditional(text) and not is_traditional("".join(words[:10_000])):
-        _warn_of_traditional()
-
-
-@cache
-def _warn_of_traditional() -> None:
-    log.warning("The text is in traditional Chinese, the words in simplified. Convert it first: `opencc -c t2s`.")

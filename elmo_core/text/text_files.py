@@ -19,12 +19,6 @@ BLOCK_BYTES = 1 << 22  # in memory at once
 MAX_LINE = 1 << 26  # bytes
 
 
-class NotUTF8(UserError):
-    """Raised for text in another encoding."""
-
-    likely: str | None = None  # the encoding that it seems to have
-
-
 def text_files(source: str | Path, recursive: bool = False) -> list[Path]:
     """The files of a path, a folder or a glob, sorted, without hidden ones. recursive: include a folder's subfolders."""
     path = Path(source)
@@ -75,15 +69,15 @@ def decode(data: bytes, path: Path, line: int, encoding: str = "UTF-8") -> str:
         likely = _likely_encoding(data)
         if likely != "UTF-8":
             looks = f"It looks like {likely}. " if likely else ""
-            advice = f"{looks}Convert it with iconv -f {likely or 'NAME'} -t utf-8."
+            advice = f"{looks}Convert it with iconv -f {likely or 'NAME'} -t utf-8; preprocess.py text has --encoding."
         elif codecs.lookup(encoding).name == "utf-8":
-            advice = "The text is damaged: a character is incomplete. Create or download it again."
+            advice = (
+                "The text is damaged: a character is incomplete. Create it again, or drop such bytes with iconv -c."
+            )
         else:
             advice = "It looks like UTF-8."
         line += data.count(b"\n", 0, error.start)
-        not_utf8 = NotUTF8(f"{path}:{line}: byte 0x{data[error.start]:02x} is not {encoding}. {advice}")
-        not_utf8.likely = likely
-        raise not_utf8 from error
+        raise UserError(f"{path}:{line}: byte 0x{data[error.start]:02x} is not {encoding}. {advice}") from error
 
 
 def _likely_encoding(data: bytes) -> str | None:

@@ -3,8 +3,7 @@
 English tokens follow the 1 Billion Word corpus. Punctuation, currencies and clitics are separate tokens (`$ 2,900`,
 `it 's`, `7 / 10`); hyphenated words and dotted abbreviations stay whole (`U.S.-led`); quotation marks, apostrophes and
 dashes become ASCII; an abbreviation's full stop is not doubled at the end of a sentence. Two deliberate differences:
-`do n't`, unless `--negation lm1b` selects that corpus's own `don 't`; and missing spaces are restored (`fun--really`,
-`bad.The`).
+`do n't`, where that corpus has `don 't`; and missing spaces are restored (`fun--really`, `bad.The`).
 
 Chinese words are jieba's, or characters; a sentence includes its closing quotation marks and brackets.
 
@@ -15,12 +14,12 @@ combinations of a character with its marks (Thai, Lao, Khmer, Burmese).
 import html
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
 
-from elmo_core.text.segmenter import Segmenter, segmenter, warn_if_traditional
+from elmo_core.text.segmenter import Segmenter, segmenter
 
 HAS_WORD = re.compile(r"[^\W_]")
 # In a tag, only attributes follow the name: `x<b or y>b` and `0 <p and p> 1` are plain text.
@@ -100,11 +99,11 @@ DASH_IN_NUMBER = re.compile(r"(?<=\d)–(?=\d)")
 SPACED_DOTS = re.compile(r"\.(?: \.)+")
 
 
-def english(paragraph: str, negation: str = "treebank") -> Iterator[list[str]]:
+def english(paragraph: str) -> Iterator[list[str]]:
     """Yield the sentences of an English paragraph, each a list of tokens."""
     text = DASH_IN_NUMBER.sub("-", paragraph).replace("–", " - ").translate(ASCII_MARKS).replace("''", '"')
     for sentence in split_english(SPACED_DOTS.sub("...", text)):
-        yield tokenize_english(sentence, negation)
+        yield tokenize_english(sentence)
 
 
 def split_english(text: str) -> list[str]:
@@ -162,12 +161,9 @@ def _is_missing_space(word: str, marks: str, closed: str, follower: str) -> bool
     return starts or (upper and word.islower())
 
 
-def tokenize_english(sentence: str, negation: str = "treebank") -> list[str]:
+def tokenize_english(sentence: str) -> list[str]:
     """Return the tokens of a sentence, in the style of the 1 Billion Word corpus."""
-    sentence = FULL_STOP.sub(_full_stop, sentence)
-    if negation == "treebank":
-        sentence = NEGATION.sub(r" \g<0>", sentence)
-    return TOKEN.findall(sentence)
+    return TOKEN.findall(NEGATION.sub(r" \g<0>", FULL_STOP.sub(_full_stop, sentence)))
 
 
 def _full_stop(match: re.Match) -> str:
@@ -259,25 +255,22 @@ LANGUAGES = ("en", "zh", "characters", "any", "none")  # characters: Chinese one
 class Tokeniser:
     """Splits raw text into sentences and tokens.
 
-    lang: one of LANGUAGES. segment: of Chinese words, see `chinese`. words: vocabulary of the model that reads the tokens.
+    lang: one of LANGUAGES. segment: of Chinese words, see `chinese`.
     """
 
     lang: str
     segment: Segmenter | None = None
-    words: Sequence[str] = ()
 
-    def sentences(self, line: str, form: str = "NFC", negation: str = "treebank") -> list[list[str]]:
+    def sentences(self, line: str, form: str = "NFC") -> list[list[str]]:
         """Return the sentences of a line of raw text, each a list of tokens."""
         if self.lang == "none":
             return [tokens] if (tokens := line.split()) else []
         split = {
-            "en": partial(english, negation=negation),
+            "en": english,
             "zh": partial(chinese, segment=self.segment),
             "characters": characters,
             "any": any_script,
         }[self.lang]
-        if self.words and self.lang in CHINESE:
-            warn_if_traditional(line, self.words)
         invisible = NOT_JOINING if self.lang == "any" else INVISIBLE
         return [tokens for paragraph in paragraphs(line, form, invisible) for tokens in split(paragraph)]
 
