@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import elmo_core
-from elmo_core.messages import COMMANDS, with_commands
+from elmo_core.messages import COMMAND_OF, COMMANDS, with_commands
 
 HELP = """\
 usage: elmo COMMAND ...
@@ -31,6 +31,7 @@ def main() -> None:
     elif name in COMMANDS:
         sys.path.insert(0, str(Path(__file__).resolve().parent))
         sys.argv = [f"elmo {name}", *argv]
+        COMMAND_OF[f"{COMMANDS[name][0]}.py"] = name  # two commands have the same script
         script = importlib.import_module(COMMANDS[name][0])
         importlib.import_module("script").run(script.main)
     else:

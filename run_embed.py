@@ -19,15 +19,10 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 import args as arguments
 import script
-from elmo_core.config import ELMoConfig
 from elmo_core.files import disk
 from elmo_core.machine import runtime
-from elmo_core.messages import UserError, format_count
-from elmo_core.weights import checkpoint, model_files
 from embedding import embed_text
 
 if TYPE_CHECKING:  # --help does not wait for Paddle
@@ -41,10 +36,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--output", **arguments.FILE, required=True, help="HDF5 file to write")
     arguments.add(parser, "init_from_ckpt", required=True)
     content = parser.add_argument_group("content of the file")
-    choice = content.add_mutually_exclusive_group()
-    choice.add_argument("--layers", metavar="L", default="all", help="all, top, average, mix, an index, or 0,1")
-    mix = "gamma * sum_j softmax(s)_j h_j with a trained ScalarMix's weights: --mix=-0.3,1.2,0.4,1.7"
-    choice.add_argument("--mix", type=_numbers, metavar="S,...,GAMMA", help=mix)
+    content.add_argument("--layers", metavar="L", default="all", help="all, top, average, mix, an index, or 0,1")
     content.add_argument("--dtype", choices=("float32", "float16"), default="float32", help="type of the vectors")
     content.add_argument("--pool", choices=("mean",), help="one vector per sentence: the mean over its tokens")
     content.add_argument("--forget_sentences", action="store_true", help="omit sentence_to_index")
@@ -53,10 +45,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments.add(run, "device", "tf32", "precision")
     run.add_argument("--shard", type=_shard, metavar="I/N", help="only share I of N of the parts: 0/2, 1/2")
     return parser.parse_args(argv)
-
-
-def _numbers(text: str) -> list[float]:
-    return [arguments.finite_float(number) for number in text.split(",")]
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -78,21 +66,8 @@ def load(args: argparse.Namespace) -> "ELMoEmbedder":
     from elmo import ELMoEmbedder
 
     runtime.set_device(args.device, args.tf32)
-    layers = args.layers if args.mix is None else mix_weights(args.mix, args.init_from_ckpt)
-    settings = (args.batch_size, args.device, layers, args.pool, args.dtype)
+    settings = (args.batch_size, args.device, args.layers, args.pool, args.dtype)
     return ELMoEmbedder(args.init_from_ckpt, *settings, precision=args.precision)
-
-
-def mix_weights(numbers: Sequence[float], params: str) -> list[float]:
-    """Compute the layers' weights, gamma * softmax(scalars)."""
-    values = checkpoint.load_config(model_files.resolve_name(params))
-    n_layers = ELMoConfig.from_dict(values.get("model")).n_layers + 1
-    *scalars, gamma = numbers
-    if len(scalars) != n_layers:
-        found = format_count(len(numbers), "numbers")
-        raise UserError(f"--mix has {found}, expected {n_layers + 1}: one per layer, and gamma.")
-    weights = np.exp(np.array(scalars) - max(scalars))
-    return (gamma * weights / weights.sum()).tolist()
 
 
 if __name__ == "__main__":

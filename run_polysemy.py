@@ -25,10 +25,9 @@ import args as arguments
 import elmo
 import script
 from elmo_core.files import disk
-from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.messages import UserError, log
 from elmo_core.text.corpus import Corpus
-from senses.nearest import NEAREST_WORDS, embed, examples, is_known, nearest_words
+from senses.nearest import embed, examples, is_known, nearest_words
 from senses.occurrences import Occurrence, Word, find_words, read_senses
 from senses.page import write_page
 from senses.report import concordance, sense_table, summary
@@ -50,21 +49,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     group.add_argument("--neighbours", **arguments.COUNT, default=3, help="nearest to show per occurrence and layer")
     sentence = "your own sentence with the word, instead of examples from the corpus; repeatable"
     group.add_argument("--sentence", **repeatable, metavar="TEXT", help=sentence)
-    group.add_argument("--layers", type=_layers, metavar="N[,...]", help="layers to show (default: all but 0)")
-    group.add_argument("--word2vec", **arguments.FILE, help="static vectors of the same text to compare with")
 
-    group = parser.add_argument_group("page")
-    page = "write a page for browsers: a picture of all occurrences, with their sentences and neighbours"
-    group.add_argument("--page", type=Path, metavar="FILE.html", help=page)
-    group.add_argument("--projection", choices=("pca", "tsne"), default="pca", help="projection to two dimensions")
+    page = "also write a page for browsers: a picture of all occurrences, with their sentences and neighbours"
+    parser.add_argument("--page", type=Path, metavar="FILE.html", help=page)
     return parser.parse_args(argv)
-
-
-def _layers(text: str) -> list[int]:
-    numbers = text.split(",")
-    if not all(map(str.isdecimal, numbers)):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected layers, as in 1,2")
-    return list(dict.fromkeys(map(int, numbers)))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -72,14 +60,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     query_words = parse_words(args)
     user_occurrences = find_user_occurrences(args.sentence or [], query_words)
     senses = read_senses(args.senses) if args.senses else {}
+    if args.max_occurrences < 2:
+        raise UserError("--max_occurrences: expected 2 or more, to have something to compare.")
     if args.page and args.page.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"--page {args.page}: expected a name that ends in .html.")
     disk.check_output("--page", args.page)
     corpus = Corpus(args.corpus)
-    static = load_word_vectors(args.word2vec) if args.word2vec else None
     embedder = elmo.ELMoEmbedder(args.init_from_ckpt, args.batch_size, args.device, progress=sys.stderr.isatty())
-    layers = args.layers or range(1, embedder.config.n_layers + 1)
-    check_model(args, query_words, layers, static, embedder)
+    layers = range(1, embedder.config.n_layers + 1)
+    for word in query_words:
+        if not is_known(word, embedder):
+            raise UserError(f"{word!r} is <UNK> to {args.init_from_ckpt}. Use words of vocab.txt or a character model.")
 
     by_text, background = find_words(corpus, query_words, args.senses, senses, args.max_occurrences, args.seed)
     words = [word for word in by_text.values() if word.text in query_words or is_scorable(word, embedder)]
@@ -94,17 +85,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     nearest = nearest_words(embedder, [word.text for word in rows], background)
     width = shutil.get_terminal_size((110, 24)).columns
     for word in displayed:
-        vectors = {"layer 0": nearest[word.text]}
-        if static is not None:
-            vectors["word2vec"] = static.most_similar(word.text, topn=NEAREST_WORDS)
         shown = [pair for pair in user_examples if pair[0].word == word.text]
         shown = shown or examples(word, args.examples, args.seed)
-        print(*summary(word, vectors), *concordance(shown, word, layers, args.neighbours, width), sep="\n")
+        print(*summary(word, nearest[word.text]), *concordance(shown, word, layers, args.neighbours, width), sep="\n")
     if senses:
         print("", *sense_table(rows, words, args.senses.name), sep="\n")
     if args.page:
         names = {"model": str(args.init_from_ckpt), "corpus": args.corpus}
-        write_page(args.page, rows, layers, background, nearest, args.projection, args.seed, **names)
+        write_page(args.page, rows, background, nearest, args.seed, **names)
         print(f"page: {args.page}")
 
 
@@ -130,21 +118,6 @@ def find_user_occurrences(texts: Sequence[str], query_words: Sequence[str]) -> l
             raise UserError(f"--sentence {text!r}: no token is {words}. Expected tokens separated by spaces.")
         occurrences += [Occurrence(tokens, position) for position in positions]
     return occurrences
-
-
-def check_model(
-    args: argparse.Namespace, query_words: Sequence[str], layers: Sequence[int], static, embedder: elmo.ELMoEmbedder
-) -> None:
-    """Raise for layers and words that the model or the word2vec file does not have."""
-    if args.max_occurrences < 2:
-        raise UserError("--max_occurrences: expected 2 or more, to have something to compare.")
-    if not 1 <= min(layers) <= max(layers) <= embedder.config.n_layers:
-        raise UserError(f"--layers: expected 1 to {embedder.config.n_layers}. (Layer 0 has no context.)")
-    for word in query_words:
-        if not is_known(word, embedder):
-            raise UserError(f"{word!r} is <UNK> to {args.init_from_ckpt}. Use words of vocab.txt or a character model.")
-        if static is not None and word not in static:
-            raise UserError(f"--word2vec {args.word2vec} has no {word!r}. Was it trained on the same text?")
 
 
 def is_scorable(word: Word, embedder: elmo.ELMoEmbedder) -> bool:

@@ -22,8 +22,8 @@ COMMANDS = {  # of the command `elmo`: the script and what it does
     "convert": ("convert", "list and fetch published models; import and export weights"),
     "export": ("export_model", "export a trained model for Paddle Inference and ONNX Runtime"),
 }
-_COMMAND_OF = {f"{script}.py": command for command, (script, _) in reversed(COMMANDS.items())}
-_SCRIPT = re.compile(rf"(distributed\.launch .*?)?(?:python )?\b({'|'.join(map(re.escape, _COMMAND_OF))})\b")
+COMMAND_OF = {f"{script}.py": command for command, (script, _) in reversed(COMMANDS.items())}
+_SCRIPT = re.compile(rf"(distributed\.launch .*?)?(?:python )?\b({'|'.join(map(re.escape, COMMAND_OF))})\b")
 
 
 def with_commands(text: str) -> str:
@@ -33,7 +33,7 @@ def with_commands(text: str) -> str:
     """
     if not SCRIPTS.is_dir():
         return text
-    return _SCRIPT.sub(lambda m: f"{m[1]}{SCRIPTS / m[2]}" if m[1] else f"elmo {_COMMAND_OF[m[2]]}", text)
+    return _SCRIPT.sub(lambda m: f"{m[1]}{SCRIPTS / m[2]}" if m[1] else f"elmo {COMMAND_OF[m[2]]}", text)
 
 
 def _name_commands(record: logging.LogRecord) -> bool:

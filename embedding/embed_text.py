@@ -128,7 +128,7 @@ def _write_parts(embedder: "ELMoEmbedder", text: Path, parts: Mapping[int, Path]
     ):
         if number in parts:
             with disk.atomic_write(parts[number], "wb") as file, _create(file.name, settings) as hdf5:
-                _write_window(embedder, text, line, sentences, hdf5)
+                _write_window(embedder, line, sentences, hdf5)
             done += sum(map(len, sentences))
         line += len(sentences)
     seconds = time.perf_counter() - began
@@ -139,14 +139,10 @@ def _write_parts(embedder: "ELMoEmbedder", text: Path, parts: Mapping[int, Path]
         log.warning(f"{text}: {embedder.oov_share:.1%} of the tokens are outside the model's vocabulary.")
 
 
-def _write_window(
-    embedder: "ELMoEmbedder", text: Path, first_line: int, sentences: Sequence[list[str]], hdf5: h5py.File
-) -> None:
+def _write_window(embedder: "ELMoEmbedder", first_line: int, sentences: Sequence[list[str]], hdf5: h5py.File) -> None:
     numbered = sorted(enumerate(sentences, first_line), key=lambda pair: -len(pair[1]))  # the order of computation
     arrays = embedder.iter_encode([sentence for _, sentence in numbered])
     for (line, _), array in zip(numbered, arrays, strict=True):
-        if not checkpoint.is_finite(array):
-            raise UserError(f"{text}:{line + 1}: not finite in {array.dtype}. Use --dtype float32, or a smaller --mix.")
         hdf5.create_dataset(str(line), data=array)
 
 

@@ -27,10 +27,8 @@ DARK_COLOURS = ("#5aa9f0", "#ff8f4d", "#35c795", "#f29fd0", "#d6b23e", "#a5dcff"
 def write_page(
     path: Path,
     words: Sequence[Word],
-    layers: Sequence[int],
     background: Sequence[Sequence[str]],
     nearest: Mapping[str, Sequence[tuple[str, float]]],
-    projection: str = "pca",
     seed: int = 0,
     model: str = "",
     corpus: str = "",
@@ -38,15 +36,14 @@ def write_page(
     """Write the page.
 
     words: with vectors, filled in by `embed`. background: sentences that give the general frequency of words.
-    nearest: by word, its nearest words in layer 0. projection: to two dimensions, "pca" or "tsne".
-    model, corpus: names to display.
+    nearest: by word, its nearest words in layer 0. model, corpus: names to display.
     """
     sentences: dict[str, int] = {}  # each once, with its index
     records = []
     for word in words:
         texts = [printable(" ".join(occurrence.tokens)) for occurrence in word.occurrences]
         is_labelled, labels = any(word.senses), keywords(word, background)
-        names = word.senses.tolist() if is_labelled else propose_senses(word, layers[-1], labels, seed)
+        names = word.senses.tolist() if is_labelled else propose_senses(word, labels, seed)
         senses = [sense for sense, _ in Counter(names).most_common() if sense]
         record = {
             "text": printable(word.text),
@@ -60,15 +57,13 @@ def write_page(
             "sentence": [sentences.setdefault(text, len(sentences)) for text in texts],
             "position": [occurrence.position for occurrence in word.occurrences],
             "labels": labels,
-            "layers": _layers(word, layers, projection, seed),
+            "layers": _layers(word, seed),
         }
         records.append(record)
     data = {
         "model": printable(model),
         "corpus": printable(corpus),
-        "layers": list(layers),
-        "top": len(words[0].vectors) - 1,
-        "projection": projection,
+        "layers": list(range(1, len(words[0].vectors))),
         "colours": {"light": COLOURS, "dark": DARK_COLOURS},
         "sentences": list(sentences),
         "words": records,
@@ -103,14 +98,14 @@ def distinctiveness(count: int, n: int, general_count: int, n_general: int) -> f
     return math.log(1 + count) * max(0.0, math.log(ratio)) ** 2
 
 
-def propose_senses(word: Word, layer: int, keywords: Sequence[str], seed: int) -> list[str]:
+def propose_senses(word: Word, keywords: Sequence[str], seed: int) -> list[str]:
     """Name each occurrence: its cluster's number, by size, and two of its keywords. All empty if there are too few.
 
     keywords: of each occurrence's sentence. The number of clusters is the one with the best silhouette.
     """
     from sklearn.metrics import silhouette_score
 
-    vectors, n_sentences = word.vectors[layer], len(set(word.sentences))
+    vectors, n_sentences = word.vectors[-1], len(set(word.sentences))
     candidates = [kmeans(vectors, n, seed) for n in range(2, min(MAX_GROUPS, n_sentences // SENTENCES_PER_GROUP) + 1)]
     if not candidates:
         return [""] * len(keywords)
@@ -128,18 +123,18 @@ def propose_senses(word: Word, layer: int, keywords: Sequence[str], seed: int) -
     return [names[group] for group in groups.tolist()]
 
 
-def _layers(word: Word, layers: Sequence[int], projection: str, seed: int) -> list[dict]:
-    """Compute, per layer, the points, and the nearest neighbours of every occurrence."""
+def _layers(word: Word, seed: int) -> list[dict]:
+    """Compute, per layer from 1 on, the points, and the nearest neighbours of every occurrence."""
     records, previous = [], None
-    for layer in layers:
-        points, measure = project(word.vectors[layer], projection, seed)
+    for layer in range(1, len(word.vectors)):
+        points, share = project(word.vectors[layer], seed)
         previous = points = _align(points, previous)
         near = nearest_others(word, layer, NEIGHBOURS)
         low, high = points.min(axis=0), points.max(axis=0)
         in_square = np.rint((points - low) / np.maximum(high - low, 1e-9) * SIDE).astype(int)
         record = {
             "points": in_square.ravel().tolist(),
-            "measure": round(measure, 4),
+            "share": round(share, 4),
             "neighbours": [[k for k, _ in pairs] for pairs in near],
             "cosines": [[round(cosine, 3) for _, cosine in pairs] for pairs in near],
         }
@@ -147,19 +142,14 @@ def _layers(word: Word, layers: Sequence[int], projection: str, seed: int) -> li
     return records
 
 
-def project(vectors: np.ndarray, how: str, seed: int) -> tuple[np.ndarray, float]:
-    """Project vectors (n, D) to points (n, 2). Also returns PCA's share of the variance, or t-SNE's perplexity."""
+def project(vectors: np.ndarray, seed: int) -> tuple[np.ndarray, float]:
+    """Project vectors (n, D) to points (n, 2) by PCA. Also returns the share of the variance that they have."""
     from sklearn.decomposition import PCA
-    from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1):  # on a busy machine, several threads would wait for each other, t-SNE's for minutes
-        if how == "pca":
-            pca = PCA(2, random_state=seed)
-            points = pca.fit_transform(vectors)
-            return points, float(pca.explained_variance_ratio_.sum())
-        perplexity = min(30.0, (len(vectors) - 1) / 3)
-        return TSNE(perplexity=perplexity, random_state=seed).fit_transform(vectors), perplexity
+    with threadpool_limits(1):  # on a busy machine, several threads would wait for each other
+        pca = PCA(2, random_state=seed)
+        return pca.fit_transform(vectors), float(pca.explained_variance_ratio_.sum())
 
 
 def _align(points: np.ndarray, previous: np.ndarray | None) -> np.ndarray:

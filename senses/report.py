@@ -13,8 +13,8 @@ HEAD = 18  # columns of layer and cosine, before sense and sentence
 CORNER = "nearest has the same sense"
 
 
-def summary(word: Word, nearest: dict[str, Sequence[tuple[str, float]]]) -> list[str]:
-    """The word, its number of occurrences, and its nearest words. nearest: by the name of the context-free vectors."""
+def summary(word: Word, nearest: Sequence[tuple[str, float]]) -> list[str]:
+    """The word, its number of occurrences, and the nearest words in layer 0, with cosines."""
     parts = [format_count(word.count, "occurrences")]
     if any(word.senses) and word.n_eligible < word.count:
         parts.append(f"{word.n_eligible:,} with a sense")
@@ -22,11 +22,9 @@ def summary(word: Word, nearest: dict[str, Sequence[tuple[str, float]]]) -> list
         parts.append(f"a random sample of {size:,} (--max_occurrences, --seed)")
     if word.n_duplicates:
         parts.append(f"{format_count(word.n_duplicates, 'duplicates')} left out")
-    lines = [f"{printable(word.text)}: {'; '.join(parts)}"]
-    for name, words in nearest.items():
-        listed = ", ".join(f"{printable(text)} {cosine:.2f}" for text, cosine in words)
-        lines.append(f"  nearest words by the context-free vector ({name}): {listed or 'none'}")
-    return lines
+    listed = ", ".join(f"{printable(text)} {cosine:.2f}" for text, cosine in nearest) or "none"
+    nearest = f"  nearest words by the context-free vector (layer 0): {listed}"
+    return [f"{printable(word.text)}: {'; '.join(parts)}", nearest]
 
 
 def concordance(

@@ -18,8 +18,7 @@ import runs
 import tiny
 
 import run_embed
-from elmo import ELMoEmbedder, ScalarMix
-from elmo_core.machine.runtime import paddle
+from elmo import ELMoEmbedder
 from elmo_core.messages import UserError
 from elmo_core.text.text_files import read_sentences
 from embedding import embed_text
@@ -102,16 +101,6 @@ def test_the_vectors_are_those_of_the_embedder(model, text, output, arguments, o
         assert (found[str(line)].shape, found[str(line)].dtype) == (array.shape, array.dtype)
         tolerance = 1e-5 if array.dtype == np.float32 else 2e-3
         np.testing.assert_allclose(found[str(line)], array, rtol=tolerance, atol=tolerance)
-
-
-def test_a_mix_is_what_a_scalar_mix_makes(model, text, output):
-    found = contents(embed(model, text, output, "--mix=-0.3,1.2,0.4,1.7"))
-    mix = ScalarMix(3)
-    mix.scalars.set_value(np.array([-0.3, 1.2, 0.4], np.float32))
-    mix.gamma.set_value(np.array([1.7], np.float32))
-    for line, array in enumerate(ELMoEmbedder(model, device="cpu").encode(sentences_of(text))):
-        expected = mix([paddle.to_tensor(layer) for layer in array]).numpy()
-        np.testing.assert_allclose(found[str(line)], expected, atol=1e-5)
 
 
 def test_the_file_has_allennlps_layout(model, text, output):
@@ -230,7 +219,7 @@ def test_an_interruption_while_the_parts_are_joined(model, text, whole, output, 
 @pytest.mark.parametrize(
     ("more", "changed"),
     [
-        (["--mix=0,0,0,1"], "mix"),
+        (["--layers=average"], "mix"),
         (["--forget_sentences"], "forget_sentences"),
         (["--init_from_ckpt=OTHER"], "model"),
         (["--input=OTHER"], "text"),
@@ -289,8 +278,3 @@ def test_a_dead_process_does_not_block_the_others(model, text, whole, output, mo
     monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
     embed(model, text, output)
     assert_close(output, whole)
-
-
-def test_numbers_too_large_for_float16_are_an_error(model, text, output):
-    with np.errstate(over="ignore"), pytest.raises(UserError, match=r"text.txt:\d+: .*float16"):
-        embed(model, text, output, "--mix=0,0,0,1e7", "--dtype=float16")

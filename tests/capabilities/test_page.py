@@ -58,7 +58,7 @@ def random_word(text: str, n: int, senses: int = 0) -> occurrences.Word:
 
 def test_every_occurrence_is_there_with_its_nearest_others(tmp_path):
     word = random_word("bank", 700, senses=3)
-    write_page(tmp_path / "page.html", [word], [1, 2], [["a", "bank"]], {"bank": [("money", 0.5)]})
+    write_page(tmp_path / "page.html", [word], [["a", "bank"]], {"bank": [("money", 0.5)]})
     (found,) = data_of(tmp_path / "page.html")["words"]
     sentences = data_of(tmp_path / "page.html")["sentences"]
     assert [sentences[k].split(" ") for k in found["sentence"]] == [list(one.tokens) for one in word.occurrences]
@@ -81,7 +81,7 @@ def test_layers_are_turned_towards_each_other(tmp_path):
     for _ in range(5):
         turn, _ = np.linalg.qr(random.standard_normal((6, 6)))
         word.vectors[2] = word.vectors[1] @ turn
-        write_page(tmp_path / "page.html", [word], [1, 2], [["a", "bank"]], {"bank": ()})
+        write_page(tmp_path / "page.html", [word], [["a", "bank"]], {"bank": ()})
         one, other = (layer["points"] for layer in data_of(tmp_path / "page.html")["words"][0]["layers"])
         np.testing.assert_allclose(one, other, atol=1)
 
@@ -95,7 +95,7 @@ def test_all_words_of_a_file_of_senses_are_prepared_unless_some_are_asked_for(mo
     (tmp_path / "senses.tsv").write_text(text + "\n", encoding="utf-8")
     argv = [f"--init_from_ckpt={model}", f"--corpus={tmp_path / 'text.txt'}", f"--senses={tmp_path / 'senses.tsv'}"]
     for flags, expected in (([], ["bank", "苹果"]), (["--word=苹果"], ["苹果"])):
-        run_polysemy.main([*argv, *flags, f"--page={tmp_path / 'words.html'}", "--device=cpu", "--projection=tsne"])
+        run_polysemy.main([*argv, *flags, f"--page={tmp_path / 'words.html'}", "--device=cpu"])
         assert [word["text"] for word in data_of(tmp_path / "words.html")["words"]] == expected
     assert data_of(tmp_path / "words.html")["words"][0]["senses"] == ["fruit"]
 
@@ -114,7 +114,7 @@ def test_without_senses_clusters_are_proposed(tmp_path):
     truth = word.senses
     tokens = {"sense 0": "river", "sense 1": "money"}
     word.occurrences = [occurrences.Occurrence((tokens[sense], "bank", f"w{k}"), 1) for k, sense in enumerate(truth)]
-    write_page(tmp_path / "page.html", [word, random_word("few", 5)], [1, 2], [["a", "bank"]], {"bank": (), "few": ()})
+    write_page(tmp_path / "page.html", [word, random_word("few", 5)], [["a", "bank"]], {"bank": (), "few": ()})
     proposed, few = data_of(tmp_path / "page.html")["words"]
     names = np.array(proposed["senses"])[proposed["sense"]]
     for sense in tokens:
@@ -271,7 +271,7 @@ def test_on_a_telephone_a_tap_selects_and_nothing_is_wider_than_the_screen(windo
 
 
 def test_five_thousand_occurrences(window, tmp_path):
-    write_page(tmp_path / "page.html", [random_word("bank", 5000)], [1, 2], [["a", "bank"]], {"bank": ()})
+    write_page(tmp_path / "page.html", [random_word("bank", 5000)], [["a", "bank"]], {"bank": ()})
     show(window, tmp_path / "page.html")
     window.point(*place(window, 4321))
     window.wait("tip.classList.contains('shown')")
@@ -282,7 +282,7 @@ def test_five_thousand_occurrences(window, tmp_path):
 
 
 def test_a_sense_is_chosen_in_the_legend(window, tmp_path):
-    write_page(tmp_path / "page.html", [random_word("plant", 9, senses=3)], [1], [["a", "plant"]], {"plant": ()})
+    write_page(tmp_path / "page.html", [random_word("plant", 9, senses=3)], [["a", "plant"]], {"plant": ()})
     show(window, tmp_path / "page.html")
     window.click("#legend button:nth-child(2)")
     assert window.run("matches.filter(Boolean).length") == 3
@@ -293,7 +293,7 @@ def test_a_sense_is_chosen_in_the_legend(window, tmp_path):
 
 def test_the_page_opens_on_the_largest_improvement_over_layer_0(window, tmp_path):
     words = [random_word("aaa", 20, senses=2), grouped_word("bank", 20), random_word("zzz", 20, senses=2)]
-    write_page(tmp_path / "page.html", words, [1, 2], [["a", "bank"]], {word.text: () for word in words})
+    write_page(tmp_path / "page.html", words, [["a", "bank"]], {word.text: () for word in words})
     show(window, tmp_path / "page.html")
     assert window.run("[word.text, data.layers[layer]]") == ["bank", 2]
     assert "LSTM 2 of 2" in shown(window, "#explanation") and "no context" in shown(window, "#panel")

@@ -244,10 +244,8 @@ def test_a_sample_is_random_seeded_and_reported(model, printed, tmp_path):
     assert len(set(numbers)) == 30 and min(numbers) < 100 and max(numbers) >= 200
 
 
-def test_static_vectors_are_shown_too(model, corpus, printed, tmp_path):
-    vectors = write(tmp_path / "vectors.txt", ["4 2", "bank 1 0", "money 0.8 0.6", "river 0.6 0.8", "苹果 -1 0"])
-    lines = printed(model, corpus, "--word=bank", f"--word2vec={vectors}")
-    assert "word2vec" in lines[2] and lines[2].endswith(" money 0.80, river 0.60, 苹果 -1.00")
+def test_the_nearest_words_in_layer_0(model, corpus, printed):
+    lines = printed(model, corpus, "--word=bank")
     embedder = ELMoEmbedder(model, device="cpu", layers=0)
     words = sorted({word for line in LINES for word in line.split() if any(map(str.isalnum, word))})
     found = np.concatenate(embedder.encode([[word] for word in words]))

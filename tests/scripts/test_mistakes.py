@@ -95,8 +95,6 @@ MISTAKES = [  # script, flags, pattern of the message
     ("run_embed", f"{EMBED} --input=none.txt", "--input .*none.txt"),
     ("run_embed", f"{EMBED} --input=blank.txt", "blank.txt"),
     ("run_embed", f"{EMBED} --layers=3", "layers='3'"),
-    ("run_embed", f"{EMBED} --mix=1,2,3", "--mix"),
-    ("run_embed", f"{EMBED} --mix=0,0,0,1 --layers=top", "--layers"),
     ("run_embed", f"{EMBED} --output=mine", "mine exists"),
     ("run_embed", f"{EMBED} --output=", "--output is empty"),
     ("run_embed", f"{EMBED} --shard=2/2", "--shard"),
@@ -111,8 +109,6 @@ MISTAKES = [  # script, flags, pattern of the message
     ("run_polysemy", f"{BANK} --init_from_ckpt=words --word=money", "'money'.*<UNK>"),
     ("run_polysemy", f"{BANK} --sentence='the banks .'", "--sentence"),
     ("run_polysemy", f"{BANK} --max_occurrences=1", "--max_occurrences"),
-    ("run_polysemy", f"{BANK} --layers=0,1", "--layers"),
-    ("run_polysemy", f"{BANK} --word2vec=vectors.txt", "--word2vec"),
     ("run_polysemy", f"{BANK} --page=full", "--page"),
     ("run_pretrain", f"{PRETRAIN} --train_data_path=few_words.txt", "few_words.txt"),
     ("run_pretrain", f"{PRETRAIN} --dev_data_path=latin.txt", "latin.txt:3"),  # before training
