@@ -58,7 +58,6 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     for command, output in outputs.items():
         command.add_argument("input", **files)
         command.add_argument("--output", **arguments.FILE, required=True, help=output)
-        command.add_argument("--overwrite", action="store_true", help="replace an existing file")
     vocab.add_argument("--min_count", **arguments.COUNT, default=1, help="minimum frequency of a token")
     vocab.add_argument("--max_size", **arguments.COUNT, help="maximum size, special tokens included")
     vectors.add_argument("--dimensions", **arguments.COUNT, default=word2vec.DIMENSIONS, help="vector size")
@@ -134,11 +133,10 @@ def vectors(args: argparse.Namespace) -> None:
 
 def corpus_files(args: argparse.Namespace) -> list[Path]:
     """Return the files of the corpus, each once. Raise if --output cannot be written."""
-    paths = list(dict.fromkeys(Corpus(args.input).paths))
-    disk.check_output("--output", args.output, *paths)
-    if args.output.exists() and not args.overwrite:
-        raise UserError(f"--output {args.output} exists. Choose another name, or replace it with --overwrite.")
-    return paths
+    if args.output.exists():
+        raise UserError(f"--output {args.output} exists. Choose another name, or delete it.")
+    disk.check_output("--output", args.output)
+    return list(dict.fromkeys(Corpus(args.input).paths))
 
 
 if __name__ == "__main__":

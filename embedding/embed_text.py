@@ -9,7 +9,6 @@ are joined. A window whose file exists is not computed again, whichever process 
 """
 
 import json
-import math
 import shutil
 import time
 import zlib
@@ -85,9 +84,6 @@ def _describe(embedder: "ELMoEmbedder", text: Path) -> dict[str, Any]:
     if blank:
         result = "zero vectors" if embedder.pool else "empty datasets"
         log.warning(f"{text}: {format_count(blank, 'blank lines')}: {result}.")
-    shape = embedder.shape(None)  # None: number of tokens
-    size = math.prod(size for size in shape if size) * np.dtype(embedder.dtype).itemsize
-    size *= lines if embedder.pool else tokens
     weights = {name: weight.numpy() for name, weight in embedder.bilm.state_dict().items()}
     settings = {
         "model": f"SHA-1 {checkpoint.fingerprint(weights)[:12]}"
@@ -103,8 +99,6 @@ def _describe(embedder: "ELMoEmbedder", text: Path) -> dict[str, Any]:
     }
     log.info(f"device        {embedder.device}, products in {embedder.precision}")
     log.info(f"text          {text}: {settings['text']}")
-    shape = ", ".join(str(size or "n") for size in shape)
-    log.info(f"vectors       ({shape}) {embedder.dtype}, {size / 1e6:,.2f} MB, twice that until the parts are joined")
     return settings
 
 

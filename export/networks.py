@@ -139,12 +139,14 @@ class TaskNetwork(Network):
 
 
 class TaggerNetwork(TaskNetwork):
-    """A tagger, decoded by its CRF."""
+    """A tagger's scores, which predict.py decodes with the CRF."""
 
     def __init__(self, tagger: Tagger):
         super().__init__(tagger, "scheme", "unit")
         self.add_table("labels", tagger.labels)
-        self.outputs = {"labels": {"shape": TOKENS, "meaning": "line in labels.txt, from 0; -1 at padding"}}
+        self.settings["crf"] = [scores.tolist() for scores in tagger.network.crf.decoding_scores()]
+        shape = [*TOKENS, len(tagger.labels)]
+        self.outputs = {"scores": {"shape": shape, "meaning": "of the labels in labels.txt, before the CRF"}}
         if tagger.settings.scheme == "lac":
             self.settings |= {"pieces": "pieces.txt", "whole": tagger.piece_splitter.whole}
             self.add_table("pieces", sorted(tagger.piece_splitter.known))
@@ -153,8 +155,7 @@ class TaggerNetwork(TaskNetwork):
         x, elmo = self.vectors(batch)
         x = parts.recurrent(batch, x, self.network.recurrent)
         x = x if elmo is None else batch.ops.concat([x, elmo], axis=2)
-        labels = parts.viterbi(batch, parts.linear(batch.ops, x, self.network.emission), self.network.crf)
-        return [labels * batch.mask + (batch.mask - 1)]
+        return [parts.linear(batch.ops, x, self.network.emission)]
 
 
 class ClassifierNetwork(TaskNetwork):

@@ -145,19 +145,12 @@ class OnnxGraph:
     def sum(self, x: Value, axis: int) -> Value:
         return self.node("ReduceSum", [x, self.constant((axis,))], keepdims=0)
 
-    def argmax(self, x: Value, axis: int) -> Value:
-        return self.node("ArgMax", [x], "int64", axis=axis, keepdims=0)
-
-    def scan(self, step: Callable, states: Sequence[Value], x: Value, axis=1, dtype="float32", reverse=False):
+    def scan(self, step: Callable, states: Sequence[Value], x: Value, axis: int) -> Value:
         inputs = [self._value(value.dtype) for value in (*states, x)]  # of the body
         outer, self.nodes = self.nodes, []
         output, new_states = step(inputs[-1], *inputs[:-1])
         outputs = [self.node("Identity", [value]) for value in (*new_states, output)]
         infos = [[helper.make_tensor_value_info(v.name, TYPES[v.dtype], None) for v in vs] for vs in (inputs, outputs)]
         body, self.nodes = helper.make_graph(self.nodes, "step", *infos), outer
-        axes = {f"scan_{side}_axes": [axis] for side in ("input", "output")}
-        axes |= {f"scan_{side}_directions": [int(reverse)] for side in ("input", "output")}
-        values = self.node("Scan", [*states, x], outputs=len(outputs), body=body, num_scan_inputs=1, **axes)
-        for value, of_body in zip(values, outputs, strict=True):
-            value.dtype = of_body.dtype
-        return values[-1], values[:-1]
+        axes = {"scan_input_axes": [axis], "scan_output_axes": [axis]}
+        return self.node("Scan", [*states, x], outputs=len(outputs), body=body, num_scan_inputs=1, **axes)[-1]

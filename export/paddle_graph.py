@@ -44,7 +44,7 @@ class PaddleGraph:
     cast, reshape, transpose = map(staticmethod, (paddle.cast, paddle.reshape, paddle.transpose))
     concat, stack, split, arange = map(staticmethod, (paddle.concat, paddle.stack, paddle.split, paddle.arange))
     tanh, sigmoid, relu = map(staticmethod, (paddle.tanh, functional.sigmoid, functional.relu))
-    zeros, max, sum, argmax = map(staticmethod, (paddle.zeros, paddle.max, paddle.sum, paddle.argmax))
+    zeros, max, sum = map(staticmethod, (paddle.zeros, paddle.max, paddle.sum))
     softmax, clip = map(staticmethod, (functional.softmax, paddle.clip))
     product = staticmethod(paddle.matmul)  # of two arrays (n, ., k) and (n, k, .)
     windows = staticmethod(functional.conv1d)  # x (N, D, C), filters (F, D, width) -> (N, F, C - width + 1)
@@ -89,19 +89,15 @@ class PaddleGraph:
         _, first, inverse = paddle.unique(x, return_index=True, return_inverse=True, axis=0)
         return first, inverse
 
-    def scan(self, step: Callable, states: Sequence[Array], x: Array, axis=1, dtype="float32", reverse=False):
-        """Run `output, states = step(x_t, *states)` over an axis of x, from its end if `reverse`. dtype: of the outputs.
-
-        Returns the outputs along this axis, in the order of x, and the final states.
-        """
+    def scan(self, step: Callable, states: Sequence[Array], x: Array, axis: int) -> Array:
+        """Run `output, states = step(x_t, *states)` over an axis of x. Returns the outputs along this axis."""
         n = self.size(x, axis).reshape([1])
 
         def body(t: Array, outputs: Array, *states: Array) -> list[Array]:
-            index = n - 1 - t if reverse else t
-            output, states = step(paddle.index_select(x, index, axis).squeeze(axis), *states)
-            array.array_write(output, index, outputs)
+            output, states = step(paddle.index_select(x, t, axis).squeeze(axis), *states)
+            array.array_write(output, t, outputs)
             return [t + 1, outputs, *states]
 
-        start = [paddle.zeros([1], "int64"), array.create_array(dtype), *states]
-        _, outputs, *states = static.nn.while_loop(lambda t, *_: t < n, body, start)
-        return paddle.tensor.manipulation.tensor_array_to_tensor(outputs, axis=axis, use_stack=True)[0], states
+        start = [paddle.zeros([1], "int64"), array.create_array("float32"), *states]
+        outputs = static.nn.while_loop(lambda t, *_: t < n, body, start)[1]
+        return paddle.tensor.manipulation.tensor_array_to_tensor(outputs, axis=axis, use_stack=True)[0]

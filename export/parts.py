@@ -15,7 +15,6 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.network.char_cnn import CharCNN
 from elmo_tasks.classification import heads
 from elmo_tasks.parsing.network import Biaffine
-from elmo_tasks.tagging.crf import LinearChainCRF
 from export.paddle_graph import Array, PaddleGraph
 from export.sentences import Sentences
 
@@ -138,7 +137,7 @@ def run(batch: Sentences, step: Callable, x: Array, weight: np.ndarray, bias: np
     products = ops.matmul(ops.reshape(x, [2, -1, width]), ops.operand(weight)) + ops.weight(bias[:, None])
     products = ops.reshape(products, [2, batch.rows, batch.steps, gates])
     states = [ops.zeros([2, batch.rows, state.shape[1]], "float32") + ops.weight(state[:, None]) for state in states]
-    return ops.scan(step, states, products, axis=2)[0]
+    return ops.scan(step, states, products, axis=2)
 
 
 def text_vectors(batch: Sentences, x: Array, head: nn.Layer) -> Array:
@@ -172,32 +171,3 @@ def biaffine(batch: Sentences, x: Array, y: Array, layer: Biaffine) -> Array:
     y = ops.concat([y, ops.zeros([batch.rows, batch.steps + 1, 1], "float32") + 1.0], axis=2)
     x = ops.reshape(linear(ops, x, layer.map), [batch.rows, -1, width])
     return ops.reshape(ops.product(x, ops.transpose(y, [0, 2, 1])), [batch.rows, batch.steps, n, batch.steps + 1])
-
-
-def viterbi(batch: Sentences, emissions: Array, crf: LinearChainCRF) -> Array:
-    """Decode the best labels (B, T) for emissions (B, T, K). Label K is that before the first token, and of no token."""
-    ops, n = batch.ops, len(crf.stop) + 1
-    scores = np.concatenate([crf.transitions.numpy(), crf.start.numpy()[None]]) + crf.penalty.numpy()
-    transitions = np.full((n, n), IMPOSSIBLE, np.float32)
-    transitions[:, :-1] = scores
-    start, stop = np.full((2, n), IMPOSSIBLE, np.float32)
-    start[-1], stop[:-1] = 0, crf.stop.numpy() + crf.last_penalty.numpy()
-    transitions = ops.zeros([batch.rows, n, n], "float32") + ops.weight(transitions)
-    same, row = ops.weight(np.arange(n)), ops.arange(batch.rows) * n
-
-    def forward(x: Array, score: Array, left: Array) -> tuple[Array, list[Array]]:
-        """Emissions x (B, K + 1), scores (B, K + 1) of the best path to each label, and number of tokens left (B, 1)."""
-        sums = ops.reshape(score, [-1, n, 1]) + transitions
-        mask = ops.cast(left >= 1, "int64")
-        before = ops.argmax(sums, axis=1) * mask + (1 - mask) * same
-        mask = ops.cast(mask, "float32")
-        return before, [(ops.max(sums, axis=1) + x) * mask + score * (1.0 - mask), left - 1]
-
-    def backward(before: Array, label: Array) -> tuple[Array, list[Array]]:
-        return label, [ops.lookup(ops.reshape(before, [-1]), row + label)]
-
-    score = ops.zeros([batch.rows, n], "float32") + ops.weight(start)
-    x = ops.concat([emissions, ops.zeros([batch.rows, batch.steps, 1], "float32")], axis=2)
-    before, (score, _) = ops.scan(forward, [score, ops.reshape(batch.lengths, [-1, 1])], x, dtype="int64")
-    labels, _ = ops.scan(backward, [ops.argmax(score + ops.weight(stop), axis=1)], before, dtype="int64", reverse=True)
-    return labels

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, count, repeat, zip_longest
+from itertools import chain, count, repeat
 from pathlib import Path
 from typing import Any
 
@@ -146,21 +146,13 @@ def _read_vocabulary(path: Path) -> list[str]:
 def _first_error(tokens: list[str], lines: Iterable[int]) -> str:
     """Find the first wrong line of a bad vocabulary, `LINE: the error`. lines: of the tokens."""
     first: dict[str, int] = {}
-    padded = tokens + ["the end of the file"] * (len(SPECIAL_TOKENS) - len(tokens))
-    for line, token, special in zip_longest(lines, padded, SPECIAL_TOKENS):
+    for line, token in zip(lines, tokens, strict=False):
         if first.setdefault(token, line) != line:
-            error = f"{token!r} is already in line {first[token]}. Remove one of the two."
-        elif special not in (None, token):
-            error = (
-                f"found {token!r}, expected {special}{', which is missing' * (special not in tokens)}. The first "
-                f"three lines must be {', '.join(SPECIAL_TOKENS)}, as `preprocess.py vocab` writes them."
-            )
-        elif token.split() != [token]:
-            error = f"found {token!r}, expected one token per line, without white space."
-        else:
-            continue
-        return f"{line or 'end'}: {error}"
-    raise AssertionError("there is no error")
+            return f"{line}: {token!r} is already in line {first[token]}. Remove one of the two."
+        if token.split() != [token]:
+            return f"{line}: found {token!r}, expected one token per line, without white space."
+    expected = f"the lines {', '.join(SPECIAL_TOKENS)} first, as `preprocess.py vocab` writes them"
+    return f"1: found {', '.join(tokens[:3])}, expected {expected}."
 
 
 @dataclass

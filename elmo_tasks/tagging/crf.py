@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_tasks.tagging.viterbi import best_paths
 
 nn = paddle.nn
 
@@ -70,23 +71,12 @@ class LinearChainCRF(nn.Layer):
 
     def decode(self, emissions: paddle.Tensor, lengths: np.ndarray) -> list[np.ndarray]:
         """The best label ids of each sentence (length,), by the Viterbi algorithm on the CPU."""
-        x = emissions.detach().numpy()
-        transitions = (self.transitions + self.penalty[:-1]).numpy()
-        start, stop = (self.start + self.penalty[-1]).numpy(), (self.stop + self.last_penalty).numpy()
-        scores, backpointers = x[:, 0] + start, []  # (B, K): the best prefix that ends with each label
-        ends = [scores + stop]
-        for t in range(1, x.shape[1]):
-            sums = scores[:, None] + transitions.T  # (B, to, from)
-            backpointers.append(sums.argmax(axis=2))
-            scores = sums.max(axis=2) + x[:, t]
-            ends.append(scores + stop)
-        paths = []
-        for row, length in enumerate(lengths.tolist()):
-            path = [int(ends[length - 1][row].argmax())] * bool(length)
-            for step in reversed(backpointers[: max(length - 1, 0)]):
-                path.append(step[row, path[-1]])
-            paths.append(np.array(path[::-1], np.int64))
-        return paths
+        return best_paths(emissions.detach().numpy(), *self.decoding_scores(), lengths)
+
+    def decoding_scores(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Transitions (K, K), start and stop (K,), with the scores of what is forbidden."""
+        transitions, start = self.transitions + self.penalty[:-1], self.start + self.penalty[-1]
+        return transitions.numpy(), start.numpy(), (self.stop + self.last_penalty).numpy()
 
     def span_probabilities(
         self, emissions: np.ndarray, path: np.ndarray, spans: Sequence[tuple[int, int]]
@@ -96,9 +86,7 @@ class LinearChainCRF(nn.Layer):
         Among the label sequences that are not forbidden. emissions (T, K) and path (T,) of one sentence.
         """
         x = emissions.astype(np.float64)
-        table = np.concatenate([self.transitions.numpy(), self.start.numpy()[None]]) + self.penalty.numpy()
-        *transitions, start = table.astype(np.float64)
-        transitions, stop = np.array(transitions), (self.stop + self.last_penalty).numpy().astype(np.float64)
+        transitions, start, stop = (scores.astype(np.float64) for scores in self.decoding_scores())
         # logs of the sums over all prefixes to a label, and over all rests after it
         before, after = [x[0] + start], [stop]
         for emitted in x[1:]:

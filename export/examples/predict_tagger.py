@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 from model_io import SETTINGS, Run, arrays, table, tokenise
 
 from elmo_tasks.tagging.text import Line, PieceSplitter
+from elmo_tasks.tagging.viterbi import best_paths
 
 SCHEME = SETTINGS["scheme"]
+CRF = [np.array(scores, np.float32) for scores in SETTINGS["crf"]]
 HAS_PIECES = SCHEME == "lac" and SETTINGS["lang"] != "characters"
 PIECES = PieceSplitter(table(SETTINGS["pieces"]), SETTINGS["whole"]) if HAS_PIECES else None
 
@@ -17,11 +20,17 @@ def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
     for text in lines:
         words = tokenise(text)
         texts.append(Line(text, *(PIECES.split_line(words) if PIECES else (words, words))))
-    (output,) = run(arrays([line.tokens for line in texts]))
-    for line, row in zip(texts, output.tolist(), strict=True):
-        labels = [names[k] for k in row[: len(line.tokens)]]
+    for line, row in zip(texts, label_ids(run, [line.tokens for line in texts]), strict=True):
+        labels = [names[k] for k in row]
         spans = [span.to_dict() for span in line.spans(labels, SCHEME)]
         for span in spans:
             del span["score"]  # which the graph does not compute
         columns = "".join(f"{word}\t{label}\n" for word, label in zip(line.words, labels, strict=True))
         yield {"text": line.text, "tokens": line.tokens, "labels": labels, "spans": spans}, columns
+
+
+def label_ids(run: Run, sentences: list[list[str]]) -> list[list[int]]:
+    """The lines in labels.txt, from 0, of each token's label."""
+    inputs = arrays(sentences)
+    (scores,) = run(inputs)
+    return [path.tolist() for path in best_paths(scores, *CRF, inputs["lengths"])]

@@ -371,7 +371,8 @@ def test_a_killed_process_is_reported():
 
 def vocab(tmp_path, corpus: str, *options) -> list[str]:
     (tmp_path / "corpus.txt").write_text(corpus, encoding="utf-8", newline="\n")
-    run("vocab", *[tmp_path / "corpus.txt"] * 2, "--output", tmp_path / "v.txt", "--overwrite", *options)
+    (tmp_path / "v.txt").unlink(missing_ok=True)
+    run("vocab", *[tmp_path / "corpus.txt"] * 2, "--output", tmp_path / "v.txt", *options)
     return Vocabulary.from_file(tmp_path / "v.txt").tokens
 
 

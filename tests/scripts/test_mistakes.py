@@ -88,10 +88,9 @@ MISTAKES = [  # script, flags, pattern of the message
     ("preprocess", "vocab markers.txt --output=out", "no token"),
     ("preprocess", "vocab ab.txt --output=out --min_count=2", "count of 2"),
     ("preprocess", "vocab ab.txt --output=out --max_size=3", "--max_size"),
-    ("preprocess", "vocab ab.txt --output=ab.txt --overwrite", "ab.txt"),
-    ("preprocess", "vocab ab.txt --output=link --overwrite", "link"),
+    ("preprocess", "vocab ab.txt --output=ab.txt", "ab.txt"),
     ("preprocess", "vocab ab.txt --output=mine", "mine"),
-    ("preprocess", "vectors nine.txt --output=nine.txt --overwrite", "nine.txt"),
+    ("preprocess", "vectors nine.txt --output=nine.txt", "nine.txt"),
     ("run_embed", f"{EMBED} --input=none.txt", "--input .*none.txt"),
     ("run_embed", f"{EMBED} --input=blank.txt", "blank.txt"),
     ("run_embed", f"{EMBED} --layers=3", "layers='3'"),
@@ -138,7 +137,6 @@ def folder(checkpoints, tmp_path_factory) -> Path:
     (folder / "full").mkdir()
     for name, content in FILES.items():
         (folder / name).write_bytes(content)
-    (folder / "link").symlink_to("ab.txt")
     runs.write_corpus(folder / "corpus")
     for name, kind in (("model", "char"), ("words", "word")):
         shutil.copytree(checkpoints[kind], folder / name)
