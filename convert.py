@@ -4,7 +4,7 @@
     python convert.py get allennlp-small
     python convert.py get allennlp-small --addresses
     python convert.py get allennlp-small --from options.json weights.hdf5
-    python convert.py import options.json weights.hdf5 --vocab vocab.txt --softmax softmax.hdf5 --output DIR
+    python convert.py import options.json weights.hdf5 softmax.hdf5 --vocab vocab.txt --output DIR
     python convert.py import 195.zip --output DIR
     python convert.py import 10000.pdparams --vocab vocab-15w.txt --output DIR
     python convert.py export checkpoints/10000 --output DIR
@@ -64,7 +64,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     importer = command("import", "convert another program's model to a checkpoint")
     paths = "the model's files, or a folder or archive with them"
     importer.add_argument("paths", type=Path, nargs="+", metavar="PATH", help=paths)
-    importer.add_argument("--softmax", **arguments.FILE, help="softmax/W and softmax/b, if in a separate file")
     vocab = "words of the softmax, or of a word model (default: a vocab*.txt among the files)"
     importer.add_argument("--vocab", **arguments.FILE, help=vocab)
     export = command("export", "convert a checkpoint to options.json, weights.hdf5 and vocab.txt")
@@ -113,7 +112,7 @@ def import_model(args: argparse.Namespace) -> None:
     """Convert another program's model to a checkpoint."""
     # archives are unpacked on the disk of the output
     parent = next(folder for folder in args.output.absolute().parents if folder.exists())
-    config, params, vocabulary = formats.read_foreign(args.paths, parent, args.vocab, args.softmax)
+    config, params, vocabulary = formats.read_foreign(args.paths, parent, args.vocab)
     log.info(f"read          {', '.join(map(str, args.paths))}")
     write_checkpoint(args.output, config, params, vocabulary)
 

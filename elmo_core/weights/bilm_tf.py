@@ -16,7 +16,6 @@ excludes the forget bias of 1, which is added when the model runs. Our character
 import math
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ import numpy as np
 
 from elmo_core.config import ELMoConfig
 from elmo_core.files import disk
-from elmo_core.files.hdf5_file import ArrayFile, open_hdf5, quoted
+from elmo_core.files.hdf5_file import ArrayFile, quoted
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights.arrays import Conversion, Item, identity_projections, same
@@ -33,7 +32,6 @@ from elmo_core.weights.arrays import Conversion, Item, identity_projections, sam
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 CHARACTERS = 256 + 5  # bytes and special characters, without the padding row 0 of our table
 SOFTMAX = ("softmax/W", "softmax/b")
-RELEASED_SOFTMAX = "softmax_weights.hdf5"  # ending of the names of files with only a softmax
 PROJECTION = ("CNN_proj/W_proj", "CNN_proj/b_proj")
 NETWORK = re.compile(r"char_embed|CNN|RNN_")  # beginnings of the names of a network's datasets
 # options and the fields of ELMoConfig that they set
@@ -90,7 +88,7 @@ def _reshaped(*shape: int) -> Conversion:
 
 
 def read_arrays(
-    values: dict[str, Any], source: Path, weights: ArrayFile, words: Path | None, softmax_path: Path | None
+    values: dict[str, Any], source: Path, weights: ArrayFile, words: Path | None
 ) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
     """Read a model under our names, with its softmax if it and its words are given.
 
@@ -99,15 +97,15 @@ def read_arrays(
     # models of one layer are dumped without MultiRNNCell
     arrays = {SINGLE_CELL.sub(r"\1MultiRNNCell/Cell0/\2", name): array for name, array in weights.arrays.items()}
     weights = ArrayFile(weights.path, arrays)
-    has_softmax = softmax_path is not None or arrays.keys() >= set(SOFTMAX)
+    has_softmax = arrays.keys() >= set(SOFTMAX)
     vocabulary = None
     if words and (has_softmax or values["input"] == "word"):
         vocabulary = Vocabulary.from_bilm_file(words)
         values["vocab_size"] = len(vocabulary)
     elif words:
         log.info(f"vocabulary    {words} is not used: a character model without a softmax needs no words")
-    elif softmax_path or values["input"] == "word":
-        raise UserError(f"{source}: a word model and a softmax require `vocab`: their words.")
+    elif values["input"] == "word":
+        raise UserError(f"{source}: a word model requires `vocab`: its words.")
     elif has_softmax:
         log.warning(f"The softmax in {weights.path} is ignored: `vocab` is missing, the words that it predicts.")
     projected = _is_projected(weights, values)
@@ -116,11 +114,9 @@ def read_arrays(
     except UserError as error:
         raise UserError(f"{source}: {error}") from error
     params: dict[str, np.ndarray] = {}
-    with open_hdf5(softmax_path, "a softmax") if softmax_path else nullcontext(weights) as softmax:
-        rows = vocabulary.rows if vocabulary else slice(None)
-        for item in layout(config, has_softmax and vocabulary is not None, projected, rows):
-            file = softmax if item.name in SOFTMAX else weights
-            params |= item.converted(_take(file, item, words if item.name in ("embedding", *SOFTMAX) else source))
+    rows = vocabulary.rows if vocabulary else slice(None)
+    for item in layout(config, has_softmax and vocabulary is not None, projected, rows):
+        params |= item.converted(_take(weights, item, words if item.name in ("embedding", *SOFTMAX) else source))
     _check_unused(weights, config, source)
     return config, params | ({} if projected else identity_projections(config)), vocabulary
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from elmo_core.config import ELMoConfig
 from elmo_core.files.disk import check_input, read_json
-from elmo_core.files.hdf5_file import open_hdf5, quoted
+from elmo_core.files.hdf5_file import ArrayFile, open_hdf5, quoted
 from elmo_core.files.streams import damage_named
 from elmo_core.messages import UserError
 from elmo_core.text.tokens import Vocabulary
@@ -30,18 +30,17 @@ def read_foreign(
     paths: Sequence[Path],
     parent: Path,
     vocabulary: Path | None = None,
-    softmax: Path | None = None,
     format_name: str | None = None,
 ) -> Model:
     """Read a model from files, folders and archives, under our names. Archives are unpacked inside `parent`.
 
-    vocabulary, softmax: files that are not among the paths. format_name: a key of READERS (default: by the files' names).
+    vocabulary: a file that is not among the paths. format_name: a key of READERS (default: by the files' names).
     """
     with ExitStack() as stack:
         sources = [stack.enter_context(_unpacked(path, parent)) for path in paths]
         entries = [path for source in sources for path in (sorted(source.rglob("*")) if source.is_dir() else [source])]
         files = [path for path in entries if path.is_file()]
-        return READERS[format_name or _recognise(files)][1](files, vocabulary, softmax)
+        return READERS[format_name or _recognise(files)][1](files, vocabulary)
 
 
 @contextmanager
@@ -101,29 +100,33 @@ def _single_file(files: Sequence[Path], ending: str) -> Path:
     return matches[0]
 
 
-def _read_bilm_tf(files: Sequence[Path], vocabulary: Path | None, softmax: Path | None) -> Model:
-    released = [path for path in files if path.name.endswith(bilm_tf.RELEASED_SOFTMAX)]
-    softmax, files = softmax or next(iter(released), None), [path for path in files if path not in released]
-    options = _single_file(files, bilm_tf.OPTIONS)
-    with open_hdf5(_single_file(files, ".hdf5"), "bilm-tf's weights") as weights:
-        values = bilm_tf.read_options(options)
-        return bilm_tf.read_arrays(values, options, weights, _find_vocabulary(files, vocabulary), softmax)
+def _read_bilm_tf(files: Sequence[Path], vocabulary: Path | None) -> Model:
+    """Read options, and weights in one or several files: AllenNLP released a softmax apart."""
+    options, paths = _single_file(files, bilm_tf.OPTIONS), [path for path in files if path.name.endswith(".hdf5")]
+    with ExitStack() as stack:
+        arrays = {}
+        for part in (stack.enter_context(open_hdf5(path, "bilm-tf's weights")) for path in paths):
+            if repeated := arrays.keys() & part.arrays:
+                raise UserError(f"{part.path} is of another model than {paths[0]}: both have {quoted(repeated)}.")
+            arrays |= part.arrays
+        weights, values = ArrayFile(paths[0], arrays), bilm_tf.read_options(options)
+        return bilm_tf.read_arrays(values, options, weights, _find_vocabulary(files, vocabulary))
 
 
-def _read_tensorflow(files: Sequence[Path], vocabulary: Path | None, softmax: Path | None) -> Model:
+def _read_tensorflow(files: Sequence[Path], vocabulary: Path | None) -> Model:
     """Read a checkpoint of bilm-tf's training, with the options beside it, or of a TensorFlow Hub module."""
     index = _single_file(files, tensorflow.INDEX)
     files = [*files, *sorted(index.parent.iterdir())]
     options = next((path for path in files if path.name == bilm_tf.OPTIONS), None)
-    return read_bilm_checkpoint(index, options, _find_vocabulary(files, vocabulary), softmax)
+    return read_bilm_checkpoint(index, options, _find_vocabulary(files, vocabulary))
 
 
-def _read_fluid(files: Sequence[Path], vocabulary: Path | None, _: None) -> Model:
+def _read_fluid(files: Sequence[Path], vocabulary: Path | None) -> Model:
     words = _read_vocabulary(files, vocabulary)
     return *read_fluid(_single_file(files, "embedding_para").parent, words), words
 
 
-def _read_paddle(files: Sequence[Path], vocabulary: Path | None, _: None) -> Model:
+def _read_paddle(files: Sequence[Path], vocabulary: Path | None) -> Model:
     """Read the file of PaddleNLP's example, or of `paddle.save(bilm.state_dict(), path)` with the model's config.json."""
     path = _single_file(files, ".pdparams")
     arrays = read_paddle(path)
@@ -138,11 +141,11 @@ def _read_paddle(files: Sequence[Path], vocabulary: Path | None, _: None) -> Mod
     return config, arrays, words
 
 
-# by format: the ending of the name of a file that tells it, and a function of files, vocabulary and softmax
+# by format: the ending of the name of a file that tells it, and a function of files and vocabulary
 READERS: dict[str, tuple[str, Callable[..., Model]]] = {
     "tensorflow": (tensorflow.INDEX, _read_tensorflow),  # also if a dump in HDF5 is beside it, which has no softmax
     "bilm-tf": (".hdf5", _read_bilm_tf),
-    "manylangs": ("encoder.pkl", lambda files, *_: read_manylangs(_single_file(files, "encoder.pkl").parent)),
+    "manylangs": ("encoder.pkl", lambda files, _: read_manylangs(_single_file(files, "encoder.pkl").parent)),
     "fluid": ("embedding_para", _read_fluid),
     "paddle": (".pdparams", _read_paddle),
 }

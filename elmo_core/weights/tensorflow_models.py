@@ -32,7 +32,7 @@ MIX = ("aggregation/weights", "aggregation/scaling")
 
 
 def read_bilm_checkpoint(
-    path: Path, options: Path | None, words: Path | None, softmax: Path | None
+    path: Path, options: Path | None, words: Path | None
 ) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
     """Read a model under our names, with its vocabulary and the mix of a module. path: PREFIX.index."""
     variables = read_tensorflow(path)
@@ -51,7 +51,7 @@ def read_bilm_checkpoint(
         arrays |= {name: arrays[name][1:] for name in ("char_embed", "embedding") if name in arrays}
     weights = ArrayFile(path, arrays)
     values = bilm_tf.read_options(options) if options else _module_values(weights)
-    config, params, vocabulary = bilm_tf.read_arrays(values, options or path, weights, words, softmax)
+    config, params, vocabulary = bilm_tf.read_arrays(values, options or path, weights, words)
     if MIX[0] in variables:
         config = replace(config, mix=_mix(ArrayFile(path, variables), config.n_layers + 1))
     return config, params, vocabulary
