@@ -29,7 +29,6 @@ float32. DIR must be new or empty; it appears when the model is complete.
 """
 
 import argparse
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -70,7 +69,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     export.add_argument("checkpoint", **arguments.COMMON["init_from_ckpt"])
     half = command("half", "round a checkpoint to float16, half the size")
     half.add_argument("checkpoint", **arguments.COMMON["init_from_ckpt"])
-    half.add_argument("--no_softmax", action="store_true", help="omit the softmax: no perplexity, no substitutes")
     return parser.parse_args(argv)
 
 
@@ -128,11 +126,9 @@ def export_bilm(args: argparse.Namespace) -> None:
 
 
 def write_half(args: argparse.Namespace) -> None:
-    _, config, params, vocabulary = model_files.read_model(args.checkpoint, softmax=False if args.no_softmax else None)
+    _, config, params, vocabulary = model_files.read_model(args.checkpoint, softmax=None)
     with np.errstate(over="ignore"):  # save_model checks the result
         params = {name: array.astype(np.float16) for name, array in params.items()}
-    if vocabulary is None:
-        config = dataclasses.replace(config, vocab_size=0)
     write_checkpoint(args.output, config, params, vocabulary)
     log.info(f"size          {(args.output / checkpoint.WEIGHTS).stat().st_size:,} bytes")
 

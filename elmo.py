@@ -164,10 +164,10 @@ class BiLM(nn.Layer):
         return layers[-1], (batch.forward_target[at], batch.backward_target[at]), packing, state
 
 
-def load_bilm(params: str | Path, softmax: bool = False) -> tuple[BiLM, Vocabulary | None]:
+def load_bilm(params: str | Path, softmax: bool | None = False) -> tuple[BiLM, Vocabulary | None]:
     """Load a checkpoint's model, with its softmax if asked for, and its vocabulary, None if the model does not need one.
 
-    params: a checkpoint, a folder (its latest checkpoint), or a published model's name.
+    params: a checkpoint, a folder (its latest checkpoint), or a published model's name. softmax: None: if it has one.
     """
     folder, config, weights, vocabulary = read_model(params, softmax)
     return make_bilm(config, weights, str(folder)), vocabulary

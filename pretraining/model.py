@@ -8,20 +8,18 @@ import numpy as np
 
 from elmo import BiLM, load_bilm
 from elmo_core.config import differences
-from elmo_core.files.tensors import tensor_shapes
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.messages import UserError, log
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_core.weights import checkpoint
 
 
 def load_model(source: Path, expected: Mapping, vocabulary: Vocabulary | None) -> tuple[BiLM, Vocabulary]:
     """Load a checkpoint's model, with another vocabulary if given. expected: config fields that it must have."""
-    softmax = vocabulary is None or "softmax.weight" in tensor_shapes(source / checkpoint.WEIGHTS)
-    bilm, old_vocabulary = load_bilm(source, softmax)
+    bilm, old_vocabulary = load_bilm(source, softmax=True if vocabulary is None else None)
+    has_softmax = "softmax" in dict(bilm.named_children())
     if different := differences({name: getattr(bilm.config, name) for name in expected}, expected):
         raise UserError(f"flags contradict {source}: {'; '.join(different.values())}. Omit them: config.json has them.")
-    if vocabulary is None or (softmax and vocabulary.fingerprint == old_vocabulary.fingerprint):
+    if vocabulary is None or (has_softmax and vocabulary.fingerprint == old_vocabulary.fingerprint):
         return bilm, old_vocabulary
     old_vocabulary = old_vocabulary or Vocabulary(SPECIAL_TOKENS)
     vocabulary = Vocabulary(vocabulary.tokens, alphabet=old_vocabulary.alphabet)

@@ -23,13 +23,13 @@ def learning_rate(name: str, lr: float, step: float, total: float, warmup_steps:
 class Timer:
     """Tells when something is due: every `freq` steps or, if that is 0, when STEPS, SECONDS or an epoch have passed.
 
-    In the latter case it takes at most the share SHARE of the run's time.
+    In the latter case it is due only while it has taken at most the share SHARE of the run's time.
     """
 
     def __init__(self, freq: int, progress: Progress):
         self.freq, self.progress, self.start = freq, progress, time.monotonic()
         self.last, self.step, self.epoch = self.start, progress.step, int(progress.epoch)
-        self.spent = self.expected = 0.0  # seconds; expected: of the next time
+        self.spent = 0.0  # seconds
 
     def is_due(self) -> bool:
         progress, now = self.progress, time.monotonic()
@@ -38,7 +38,7 @@ class Timer:
         has_passed = (
             progress.step - self.step >= STEPS or now - self.last >= SECONDS or int(progress.epoch) > self.epoch
         )
-        return has_passed and self.spent + self.expected <= SHARE * (now - self.start)
+        return has_passed and self.spent <= SHARE * (now - self.start)
 
     @contextmanager
     def measured(self) -> Iterator[None]:
@@ -46,5 +46,4 @@ class Timer:
         start = time.monotonic()
         yield
         self.last, self.step, self.epoch = time.monotonic(), self.progress.step, int(self.progress.epoch)
-        self.expected = self.last - start
-        self.spent += self.expected
+        self.spent += self.last - start

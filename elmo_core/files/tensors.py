@@ -68,12 +68,6 @@ def join_arrays(values: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     return {key: join_arrays(part, arrays) for key, part in values.items()}
 
 
-def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Read the shapes of all arrays, and nothing else."""
-    with _opened(path) as file:
-        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-
-
 def read_metadata(path: Path) -> dict[str, str]:
     """Read the texts by name, the checksum among them."""
     with _opened(path) as file:

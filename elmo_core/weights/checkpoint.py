@@ -117,8 +117,6 @@ def resolve(path: str | Path) -> Path:
     As in the published scripts, `checkpoints/10000.pdparams` is the same as `checkpoints/10000`.
     """
     path = Path(path)
-    if path.name == WEIGHTS:
-        path = path.parent
     if path.is_file():
         raise UserError(
             f"{path} is a file, expected the folder of a model. convert.py imports those of other programs."

@@ -193,17 +193,6 @@ def test_a_bundled_model_is_found_from_any_folder(tmp_path, monkeypatch, capsys)
     assert 0 < np.abs(exact - rounded).max() < 0.01 and rounded.dtype == np.float32
 
 
-def test_a_model_can_ship_without_its_softmax(model, word_model, tmp_path):
-    convert.main(["half", model, "--no_softmax", f"--output={tmp_path / 'char'}"])
-    assert {path.name for path in (tmp_path / "char").iterdir()} == {"config.json", "model.safetensors"}
-    convert.main(["half", word_model, "--no_softmax", f"--output={tmp_path / 'word'}"])
-    for name in ("char", "word"):
-        assert width(ELMoEmbedder(tmp_path / name)) == (3, 3, 14)
-        with pytest.raises(UserError, match="softmax"):
-            load_bilm(tmp_path / name, softmax=True)
-        convert.main(["export", str(tmp_path / name), f"--output={tmp_path / 'exported' / name}"])
-
-
 def test_what_a_server_does_wrong_is_named(server, fakes, tmp_path):
     _, weights = serve(server, fakes)
 
