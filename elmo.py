@@ -36,7 +36,7 @@ from elmo_core.network.matmul import chosen_precision, freeze
 from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
 from elmo_core.network.token_tables import TokenTable
-from elmo_core.text.tokens import LMBatch, TokenBatch, Vocabulary, restore_order, token_batch
+from elmo_core.text.tokens import LMBatch, Vocabulary, restore_order, token_batch
 from elmo_core.weights import checkpoint, published
 from elmo_core.weights.model_files import read_model, resolve_name, vocabulary_words
 from elmo_core.weights.published import install, models
@@ -289,7 +289,7 @@ class ELMo(Encoder, nn.Layer):
         self.mixes = nn.LayerList(ScalarMix(self.choice.n_layers, layer_norm) for _ in range(mixes))
         self.cached: dict[tuple[str, ...], np.ndarray] = {}
 
-    def forward(self, sentences: Sequence[Sequence[str]] | TokenBatch) -> tuple[list[paddle.Tensor], paddle.Tensor]:
+    def forward(self, sentences: Sequence[Sequence[str]]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Return one tensor (B, T, dim) per mix, zero at padding, and the mask (B, T); T is the longest sentence.
 
         Pooled outputs are (B, dim). Concatenated layers are returned n_mixes times.
@@ -297,14 +297,13 @@ class ELMo(Encoder, nn.Layer):
         layers, mask = self.layers(sentences)
         return self.mixed(layers, mask), mask
 
-    def layers(self, sentences: Sequence[Sequence[str]] | TokenBatch) -> tuple[list[paddle.Tensor], paddle.Tensor]:
+    def layers(self, sentences: Sequence[Sequence[str]]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Return the chosen layers, cached or computed, each (B, T, 2P) or pooled (B, 2P), and the mask (B, T)."""
-        may_be_cached = self.cached and not isinstance(sentences, TokenBatch) and len(sentences)
-        if may_be_cached and all(tuple(s) in self.cached for s in sentences):
-            layers, mask = self.padded(self.arrays(sentences))
-            lengths = [len(sentence) + 2 * self.keep_sentence_boundaries for sentence in sentences]
-            return ([layer.sum(axis=1) for layer in layers], _mask(lengths)) if self.pool else (layers, mask)
-        batch = sentences if isinstance(sentences, TokenBatch) else self.token_batch(sentences)
+        sentences = check_sentences(sentences)
+        if sentences and all(tuple(tokens) in self.cached for tokens in sentences):
+            return self._cached_layers(sentences)
+        self._oov_counter.update(list(itertools.chain.from_iterable(sentences)))
+        batch = token_batch(sentences, self.config.input, self.vocabulary)
         rows, steps = len(batch.lengths), int(batch.lengths.max(initial=2)) - 2 * (not self.keep_sentence_boundaries)
         if not rows * steps:
             shape = [rows, self.layer_dim] if self.pool else [rows, steps, self.layer_dim]
@@ -318,16 +317,26 @@ class ELMo(Encoder, nn.Layer):
             encoded, _ = self.bilm.sentences(vectors, batch.index, batch.lengths, self.choice, dropout=dropout)
             return encoded.tensors(bool(self.pool))
 
+    def _cached_layers(self, sentences: list[Sequence[str]]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
+        arrays = [self.cached[tuple(tokens)] for tokens in sentences]  # each (layers, n, 2P), n = 1 if pooled
+        lengths = np.array([len(tokens) + 2 * self.keep_sentence_boundaries for tokens in sentences])
+        mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.float32)
+        if self.pool:
+            layers = np.concatenate(arrays, axis=1).astype(np.float32)
+        else:
+            layers = np.zeros((self.choice.n_layers, *mask.shape, self.layer_dim), np.float32)
+            for row, array in enumerate(arrays):
+                layers[:, row, : array.shape[1]] = array
+        return list(map(to_tensor, layers)), to_tensor(mask)
+
     def mixed(self, layers: Sequence[paddle.Tensor], mask: paddle.Tensor) -> list[paddle.Tensor]:
         """Compute `forward`'s outputs from the chosen layers: mixed or concatenated, masked, with dropout."""
+        if 0 in mask.shape:  # which Paddle 2.6 cannot concatenate
+            return [paddle.zeros([*layers[0].shape[:-1], self.dim])] * self.n_mixes
         if self.mixes:
             outputs = [mix(layers, mask) for mix in self.mixes]
-        elif 0 in mask.shape:  # which Paddle 2.6 cannot concatenate
-            outputs = [paddle.zeros([*layers[0].shape[:-1], self.dim])] * self.n_mixes
         else:
             outputs = [paddle.concat(layers, axis=-1)] * self.n_mixes
-        if 0 in mask.shape:
-            return outputs
         if not self.pool:
             outputs = [x * mask.unsqueeze(-1) for x in outputs]
         return [nn.functional.dropout(x, self.dropout, training=self.training) for x in outputs]
@@ -357,38 +366,15 @@ class ELMo(Encoder, nn.Layer):
             return
         dtype = "float32" if size <= room else "float16"
         log.info(f"ELMo's layers are computed once: {what}, cached in {dtype} in memory.")
-        self.cached.update(zip(distinct, self._compute(distinct, dtype), strict=True))
+        table = TokenTable(self.bilm.token_encoder, self.config, self.vocabulary)
+        reading = Reading(self.choice, lambda batch, _: batch.arrays(dtype, self.pool))
+        arrays = restore_order(self.read(distinct, reading, table, paddle.get_device()))
+        self.cached.update(zip(distinct, arrays, strict=True))
         if self.oov_share:
             log.info(f"{self.oov_share:.2%} of the tokens are outside ELMo's vocabulary.")
 
     def clear_cache(self) -> None:
         self.cached.clear()
-
-    def arrays(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        """Compute the layers (layers, n, 2P) of each sentence, n = 1 if pooled, cached or computed, without gradients."""
-        keys = list(map(tuple, checked(sentences)))
-        missing = [tokens for tokens in dict.fromkeys(keys) if tokens not in self.cached]
-        new = dict(zip(missing, self._compute(missing, "float32", math.inf), strict=True))
-        return [new[tokens] if tokens in new else self.cached[tokens] for tokens in keys]
-
-    def _compute(self, sentences: list[tuple], dtype: str, window: float | None = None) -> Iterator[np.ndarray]:
-        table = TokenTable(self.bilm.token_encoder, self.config, self.vocabulary)
-        reading = Reading(self.choice, lambda batch, _: batch.arrays(dtype, self.pool))
-        return restore_order(self.read(sentences, reading, table, paddle.get_device(), window))
-
-    def padded(self, arrays: Sequence[np.ndarray]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
-        """Pad arrays (layers, n, 2P) to layers (B, T, 2P) with their mask (B, T)."""
-        mask = _mask([array.shape[1] for array in arrays])
-        layers = np.zeros((self.choice.n_layers, *mask.shape, self.layer_dim), np.float32)
-        for row, array in enumerate(arrays):
-            layers[:, row, : array.shape[1]] = array
-        return list(map(to_tensor, layers)), mask
-
-    def token_batch(self, sentences: Sequence[Sequence[str]]) -> TokenBatch:
-        """Convert sentences to a TokenBatch, which `forward` and `layers` also accept."""
-        sentences = check_sentences(sentences)
-        self._oov_counter.update(list(itertools.chain.from_iterable(sentences)))
-        return token_batch(sentences, self.config.input, self.vocabulary)
 
     def mix_weights(self, number: int = 0) -> dict[str, list[float] | float]:
         """Return the layer weights of a mix, which sum to 1, and its gamma."""
@@ -400,12 +386,6 @@ class ELMo(Encoder, nn.Layer):
     def l2_loss(self) -> paddle.Tensor:
         """l2_coef times the sum of the squared scalars, which pulls the mixes towards equal weights."""
         return self.l2_coef * sum(((mix.scalars**2).sum() for mix in self.mixes), paddle.zeros([]))
-
-
-def _mask(lengths: Sequence[int]) -> paddle.Tensor:
-    """Return the mask (B, T) of rows of these lengths."""
-    lengths = np.array(lengths, np.int64)
-    return to_tensor((np.arange(lengths.max(initial=0)) < lengths[:, None]).astype(np.float32))
 
 
 class ELMoEmbedder(Encoder):
@@ -547,13 +527,9 @@ class ELMoEmbedder(Encoder):
                 raise UserError("params: found a BiLM without a softmax or vocabulary, which predicting words needs.")
             return self.bilm.softmax, self.vocabulary
         if self._softmax is None:
-            folder, config, weights, vocabulary = read_model(self._folder, softmax=True)
-            names = [name for name in weights if name.startswith("softmax.")]
-            of_softmax = {name.removeprefix("softmax."): weights.pop(name) for name in names}
             with runtime.on_device(self.device):
-                softmax = Softmax(config.vocab_size, config.projection_dim)
-                set_weights(softmax.state_dict(), of_softmax, str(folder))
-            self._softmax = softmax, vocabulary
+                bilm, vocabulary = load_bilm(self._folder, softmax=True)
+            self._softmax = bilm.softmax, vocabulary
         return self._softmax
 
     encode_texts = texts.encode_texts

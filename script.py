@@ -57,7 +57,7 @@ def _open_streams() -> None:
 
 def _log_to_stderr() -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.format = lambda record: with_flags(record.getMessage())
+    handler.format = lambda record: messages.with_commands(with_flags(record.getMessage()))
     messages.log.addHandler(handler)
     messages.log.setLevel(logging.INFO)
     messages.log.propagate = False  # Paddle and others add handlers to the root logger

@@ -36,14 +36,6 @@ def with_commands(text: str) -> str:
     return _SCRIPT.sub(lambda m: f"{m[1]}{SCRIPTS / m[2]}" if m[1] else f"elmo {COMMAND_OF[m[2]]}", text)
 
 
-def _name_commands(record: logging.LogRecord) -> bool:
-    record.msg = with_commands(str(record.msg))
-    return True
-
-
-log.addFilter(_name_commands)
-
-
 class UserError(ValueError):
     """Invalid user input. The message says what was found and where, what was expected, and what to do."""
 

@@ -14,7 +14,6 @@ from elmo_core.text.tokens import BOS
 DARKEST = 16  # bits
 BLUE = "#0072b2"
 WIDTH, LEFT, LINE = 10, 0.9, 0.3  # inches: of the picture, up to the first word, and of a line
-MOST_PIXELS = 2**16 - 1  # of Matplotlib
 LONGEST_WORD = 60  # columns
 ABOUT = (
     f"Shaded: surprisal, the darkest words have {DARKEST} bits or more. Forward: given the words before, backward: given "
@@ -37,8 +36,6 @@ def plot_surprisal(path: str | Path, sentences: Sequence[Surprisals]) -> None:
     check_plot(path)
     with figure_file(path, (WIDTH, 1)) as figure:
         placed, height = _lay_out(figure, sentences)
-        if height * DPI > MOST_PIXELS:
-            raise UserError(f"{path}: the sentences are too long for a picture. Expected fewer.")
         figure.set_size_inches(WIDTH, height)
         for x, top, text, style in placed:
             figure.text(x / WIDTH, 1 - top / height, text, **{"va": "center", **style})

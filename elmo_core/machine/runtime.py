@@ -60,13 +60,8 @@ def n_threads() -> int:
 
 
 def rank_and_size() -> tuple[int, int]:
-    """This process's rank and the number of processes, according to `paddle.distributed.launch`."""
-    rank, size = os.environ.get("PADDLE_TRAINER_ID") or "0", os.environ.get("PADDLE_TRAINERS_NUM") or "1"
-    if not all(text.isdecimal() and len(text) < 6 for text in (rank, size)) or int(rank) >= int(size):
-        raise UserError(
-            f"PADDLE_TRAINER_ID={rank:.20}, PADDLE_TRAINERS_NUM={size:.20}: expected a rank and their number."
-        )
-    return int(rank), int(size)
+    """Return this process's rank and the number of processes, according to `paddle.distributed.launch`."""
+    return int(os.environ.get("PADDLE_TRAINER_ID") or 0), int(os.environ.get("PADDLE_TRAINERS_NUM") or 1)
 
 
 def local_ranks() -> int:
@@ -158,8 +153,6 @@ def set_device(name: str = "auto", tf32: str = "auto") -> str:
     versions.allow_tf32(paddle, versions.has_tf32(paddle, name))
     if versions.has_tf32(paddle, name):
         log.info(f"{name}: float32 products are computed in TF32 (full float32: NVIDIA_TF32_OVERRIDE=0)")
-    if name.startswith("gpu") and (warning := versions.missing_kernels(paddle)):
-        log.warning(warning)
     return name
 
 
@@ -235,27 +228,18 @@ def _gomp() -> ctypes.CDLL | None:
         return None
 
 
-def _set_threads(mkl_threads: int, gomp_threads: int | None = None) -> tuple[int, int]:
-    """Set the number of BLAS threads of the calling thread. Returns those before."""
-    before = mkl().MKL_Set_Num_Threads_Local(mkl_threads), _gomp().omp_get_max_threads() if _gomp() else 1
-    if _gomp():
-        _gomp().omp_set_num_threads(gomp_threads or mkl_threads)
-    return before
-
-
-@contextlib.contextmanager
-def _blas_threads(n: int):
-    """Give the calling thread n BLAS threads inside the block."""
-    before = _set_threads(n)
-    try:
-        yield
-    finally:
-        _set_threads(*before)
-
-
 def _run_on(n: int, task: Callable) -> Any:
-    with _blas_threads(n):
+    """Run a task with n BLAS threads of the calling thread."""
+    gomp = _gomp()
+    before = mkl().MKL_Set_Num_Threads_Local(n), gomp and gomp.omp_get_max_threads()
+    try:
+        if gomp:
+            gomp.omp_set_num_threads(n)
         return task()
+    finally:
+        mkl().MKL_Set_Num_Threads_Local(before[0])
+        if gomp:
+            gomp.omp_set_num_threads(before[1])
 
 
 @functools.cache
@@ -276,8 +260,7 @@ def run_in_parallel(tasks: Sequence[Callable]) -> list:
     workers = _workers(os.getpid())
     others = [workers.submit(contextvars.copy_context().run, _run_on, threads_per_task, task) for task in tasks[1:]]
     try:
-        with _blas_threads(threads_per_task):
-            first = tasks[0]()
+        first = _run_on(threads_per_task, tasks[0])
     finally:
         wait(others)  # no task may outlive this call
     return [first, *(other.result() for other in others)]

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 RANGE = (2, 6, 2), (3, 4)  # inclusive, exclusive
-WHEEL_OF_2_6 = (61, 70, 75, 80, 86)  # compute capabilities in its CUDA 11.8 wheel, which cannot list them
 
 
 def installed() -> str | None:
@@ -102,17 +101,3 @@ def set_random_states(paddle, saved: Sequence[list]) -> None:
 def to_array(x) -> np.ndarray:
     """Return a tensor as a NumPy array, without a copy if Paddle (from 3 on) can share its memory."""
     return np.from_dlpack(x) if x.place.is_cpu_place() and hasattr(x, "__dlpack__") else x.numpy()
-
-
-def missing_kernels(paddle) -> str:
-    """Return a warning if this build of Paddle has no kernels for the current GPU, else empty."""
-    archs = getattr(paddle.version, "cuda_archs", None)
-    built_for = sorted(map(int, archs() if archs else WHEEL_OF_2_6 if paddle.version.major == "2" else ()))
-    major, minor = paddle.device.cuda.get_device_capability()
-    if not built_for or any(arch // 10 == major and arch % 10 <= minor for arch in built_for):
-        return ""
-    return (
-        f"this GPU has compute capability {major}.{minor}, and paddle {paddle.__version__} is built for "
-        f"{', '.join(f'{arch // 10}.{arch % 10}' for arch in built_for)}. If it stops with a CUDA error, install a build "
-        "for this GPU: docs/cluster.md names them."
-    )

@@ -197,27 +197,16 @@ class Maximum(paddle.autograd.PyLayer):
 
     @staticmethod
     def forward(ctx, x, axis):
-        largest, ctx.axis, ctx.shape = x.max(axis=axis, keepdim=True), axis, x.shape
-        ctx.ranks = None
-        if _argmax_is_slow(x):
-            ctx.ranks = paddle.arange(x.shape[axis], 0, -1, x.dtype)  # the first has the highest
-            ctx.ranks = ctx.ranks.reshape([-1 if k == axis else 1 for k in range(x.ndim)])
+        largest, ctx.axis = x.max(axis=axis, keepdim=True), axis
+        if not x.stop_gradient:  # argmax would be slow on GPUs: a block of threads per result
+            ranks = paddle.arange(x.shape[axis], 0, -1, x.dtype)  # the first has the highest
+            ctx.ranks = ranks.reshape([-1 if k == axis else 1 for k in range(x.ndim)])
             ctx.first = ((x == largest).astype(x.dtype) * ctx.ranks).max(axis, keepdim=True)
-        elif not x.stop_gradient:
-            ctx.first = x.argmax(axis=axis, keepdim=True)
         return largest.squeeze(axis)
 
     @staticmethod
     def backward(ctx, gradient):
-        gradient = gradient.unsqueeze(ctx.axis)
-        if ctx.ranks is not None:
-            return (ctx.ranks == ctx.first).astype(gradient.dtype) * gradient
-        return paddle.put_along_axis(paddle.zeros(ctx.shape, gradient.dtype), ctx.first, gradient, ctx.axis)
-
-
-def _argmax_is_slow(x: paddle.Tensor) -> bool:
-    """Tell whether Paddle's argmax is slower than a comparison and a maximum, as on GPUs: a block of threads per result."""
-    return not x.place.is_cpu_place()
+        return (ctx.ranks == ctx.first).astype(gradient.dtype) * gradient.unsqueeze(ctx.axis)
 
 
 def _length_runs(lengths: np.ndarray) -> list[tuple[int, int]]:

@@ -29,7 +29,7 @@ SOURCE = Path(__file__).with_name("fused.c")
 FLAGS = "-O3 -march=native -mprefer-vector-width=512 -fno-math-errno -fno-trapping-math -shared -fPIC"
 BUILD_SECONDS = 60
 DIGEST_BYTES = hashlib.sha256().digest_size
-ROW_MAJOR, AS_IS, TRANSPOSED, PACKED, RIGHT_SIDE = 101, 111, 112, 151, 162  # as in fused.c
+AS_IS, TRANSPOSED = 111, 112  # as in fused.c
 NUMBER, ADDRESS = ctypes.c_int64, ctypes.c_void_p
 CNN = "columns dim ids lengths table n_widths widths filter_counts begin end"
 FLOATS = {"cell_clip", "proj_clip", "scale", "rate", "epsilon"}  # parameters that a caller may give as whole numbers
@@ -70,18 +70,34 @@ class Kernel:
     """
 
     def __init__(self, library: ctypes.CDLL, mkl: ctypes.CDLL):
-        functions = [mkl.cblas_sgemm]
-        if _packed_products_work(mkl):
-            functions += [mkl.cblas_sgemm_alloc, mkl.cblas_sgemm_pack, mkl.cblas_sgemm_compute, mkl.cblas_sgemm_free]
-        addresses = [ctypes.cast(function, ctypes.c_void_p) for function in functions]
-        addresses += [None] * (5 - len(addresses))
-        n_onednn = len(onednn.FUNCTIONS) + 3
-        self.blas = (ctypes.c_void_p * (5 + n_onednn))(*addresses)  # a blas_t
+        names = "cblas_sgemm", "cblas_sgemm_alloc", "cblas_sgemm_pack", "cblas_sgemm_compute", "cblas_sgemm_free"
+        addresses = [ctypes.cast(getattr(mkl, name), ctypes.c_void_p) for name in names]
+        self.blas = (ctypes.c_void_p * (len(names) + len(onednn.FUNCTIONS) + 3))(*addresses)  # a blas_t
         self.bfloat16_blas = None if onednn.missing() else type(self.blas)(*addresses, *onednn.addresses())
         for name, (result, parameters) in SIGNATURES.items():
             function = getattr(library, name)
             function.restype = result
             setattr(self, name, functools.partial(self._call, function, parameters.split()))
+        if not self._packs_correctly():
+            self.blas[1:5] = [None] * 4
+
+    def _packs_correctly(self) -> bool:
+        """Return whether MKL can multiply a packed matrix with other numbers of rows than it was packed for.
+
+        fused.c does that; MKL's manual leaves it open.
+        """
+        random = np.random.default_rng(0)
+        a, b = random.standard_normal((9, 70), np.float32), random.standard_normal((70, 83), np.float32)
+        errors = []
+        with products.precision("float32"):
+            for trans, matrix in ((AS_IS, b), (TRANSPOSED, np.ascontiguousarray(b.T))):
+                packed = ctypes.c_void_p(self.create_rhs(trans, *b.shape, matrix, 4, 16))  # for 4 rows
+                for m in (1, 4, 9):
+                    c = np.empty((m, 83), np.float32)
+                    self.multiply(m, a, packed, c)
+                    errors.append(np.abs(c - a[:m] @ b).max())
+                self.destroy_rhs(packed)
+        return max(errors) < 1e-4
 
     def packs(self, n_products: int, rows: int) -> bool:
         """Return whether fused.c packs the right-hand side of so many products with so many rows in total."""
@@ -111,32 +127,6 @@ class Packed:
         address = kernel().create_rhs(TRANSPOSED if transposed else AS_IS, *shape, matrix, n_products, rows)
         self.address = ctypes.c_void_p(address)
         weakref.finalize(self, kernel().destroy_rhs, self.address).atexit = False
-
-
-def _packed_products_work(mkl: ctypes.CDLL) -> bool:
-    """Return whether MKL can multiply a packed matrix with other numbers of rows than it was packed for.
-
-    fused.c does that; MKL's manual leaves it open.
-    """
-    k, n, packed_for = 70, 83, 4
-    one, zero, address = ctypes.c_float(1), ctypes.c_float(0), lambda array: ctypes.c_void_p(array.ctypes.data)
-    generator = np.random.default_rng(0)
-    a, b = generator.standard_normal((9, k), np.float32), generator.standard_normal((k, n), np.float32)
-    mkl.cblas_sgemm_alloc.restype = ctypes.c_void_p
-    for transposition, matrix, ld in ((AS_IS, b, n), (TRANSPOSED, np.ascontiguousarray(b.T), k)):
-        packed = ctypes.c_void_p(mkl.cblas_sgemm_alloc(RIGHT_SIDE, packed_for, n, k))
-        if not packed:
-            return False
-        shape = packed_for, n, k
-        mkl.cblas_sgemm_pack(ROW_MAJOR, RIGHT_SIDE, transposition, *shape, one, address(matrix), ld, packed)
-        products = [np.zeros((m, n), np.float32) for m in (1, packed_for, len(a))]
-        for c in products:
-            right = PACKED, len(c), n, k, address(a), k, packed, ld
-            mkl.cblas_sgemm_compute(ROW_MAJOR, AS_IS, *right, zero, address(c), n)
-        mkl.cblas_sgemm_free(packed)
-        if not all(np.allclose(c, a[: len(c)] @ b, atol=1e-4) for c in products):
-            return False
-    return True
 
 
 def _to_c(value):

@@ -126,9 +126,6 @@ def kernels(device: str, equations: Callable) -> Callable | None:
     except OSError as error:
         log.warning(f"{device}: without the kernels of gpu_lstm.c, which make an LSTM faster: {error}")
         return None
-    log.info(
-        f"{device}: the LSTM runs with the kernels of gpu_lstm.c; they agree with Paddle's operators to {largest:.0e}"
-    )
     return launch
 
 

@@ -286,7 +286,7 @@ class _FusedDirection:
                 "cells": empty([m, cell_dim]) if training else None,
             }
             output = LayerOutput(empty([m, projection_dim]), tensors.h.clone(), tensors.c.clone())
-            weights = {"recurrent": self._packed_recurrent(), "down": self._packed_projection()}
+            weights = dict(zip(("recurrent", "down"), self._packed(), strict=True))
             arguments = {**self.shared, **weights, **inputs, **saved, **output._asdict()}
             fused.kernel().lstmp_forward(**arguments, preactivations=empty([n + 1, 4 * cell_dim]))
             if training:  # detached: saving the output itself would create a reference cycle that is never freed
@@ -311,10 +311,7 @@ class _FusedDirection:
             }
             results = {"d_h": d_h, "d_c": d_c, "d_projected": d_projected, "d_x": d_x, "d_bias": d_bias}
             results |= {"d_gates": d_gates, "d_outgoing": d_outgoing}
-            weights = {
-                "recurrent": self._packed_recurrent(transposed=True),
-                "up": self._packed_projection(transposed=True),
-            }
+            weights = dict(zip(("recurrent", "up"), self._packed(transposed=True), strict=True))
             # gates is overwritten by its gradient
             fused.kernel().lstmp_backward(
                 **self.shared, **weights, **inputs, cells=cells, gates=gates, **results, **scratch
@@ -330,16 +327,11 @@ class _FusedDirection:
             d_projection_weight = amp_matmul(saved["cell_output"], d_outgoing, transpose_x=True)
             return LayerInput(d_x, d_h, d_c, d_input_weight, d_recurrent_weight, d_bias, d_projection_weight)
 
-    def _packed_recurrent(self, transposed: bool = False) -> fused.Packed:
-        """Pack the matrices that each step multiplies with h, or with x and h."""
-        weights = self.tensors.input_weight, self.tensors.recurrent_weight
-        return self._packed(weights if self.index is None else weights[1:], transposed)
-
-    def _packed_projection(self, transposed: bool = False) -> fused.Packed:
-        return self._packed([self.tensors.projection_weight], transposed)
-
-    def _packed(self, weights: Sequence[paddle.Tensor], transposed: bool) -> fused.Packed:
-        return packed(weights, transposed, len(self.batch_sizes), sum(self.batch_sizes))
+    def _packed(self, transposed: bool = False) -> list[fused.Packed]:
+        """Pack the matrices of a step: of its product with h, or with x and h, and of that with the cell's output."""
+        recurrent = [self.tensors.input_weight, self.tensors.recurrent_weight]
+        matrices = recurrent if self.index is None else recurrent[1:], [self.tensors.projection_weight]
+        return [packed(weights, transposed, len(self.batch_sizes), sum(self.batch_sizes)) for weights in matrices]
 
     def _operand(self, shape: Sequence[int], same: paddle.Tensor | None = None) -> paddle.Tensor:
         """Return memory for operands of products; in float32, `same` if given."""

@@ -30,25 +30,20 @@ def library() -> ctypes.CDLL:
 def compile(source: bytes, architecture: str) -> bytes:
     """Compile a CUDA source for an architecture, as in "sm_80". Returns a cubin."""
     nvrtc, program, size = library(), ctypes.c_void_p(), ctypes.c_size_t()
+    nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
 
     def check(result: int) -> None:
         if result:
-            nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
-            nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-            log = ctypes.create_string_buffer(size.value + 1)
-            nvrtc.nvrtcGetProgramLog(program, log)
-            raise OSError(f"{nvrtc.nvrtcGetErrorString(result).decode()} {log.value.decode().partition(chr(10))[0]}")
+            raise OSError(f"NVRTC for {architecture}: {nvrtc.nvrtcGetErrorString(result).decode()}")
 
     check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, None, 0, None, None))
-    try:
-        options = (ctypes.c_char_p * 1)(f"--gpu-architecture={architecture}".encode())
-        check(nvrtc.nvrtcCompileProgram(program, len(options), options))
-        check(nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)))
-        cubin = ctypes.create_string_buffer(size.value)
-        check(nvrtc.nvrtcGetCUBIN(program, cubin))
-        return cubin.raw
-    finally:
-        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    options = (ctypes.c_char_p * 1)(f"--gpu-architecture={architecture}".encode())
+    check(nvrtc.nvrtcCompileProgram(program, len(options), options))
+    check(nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)))
+    cubin = ctypes.create_string_buffer(size.value)
+    check(nvrtc.nvrtcGetCUBIN(program, cubin))
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return cubin.raw
 
 
 class Kernels:

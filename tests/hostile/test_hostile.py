@@ -89,7 +89,7 @@ def test_a_number_that_a_flag_cannot_have_is_an_error(monkeypatch):
 
 @pytest.mark.parametrize("value", NUMBERS)
 def test_a_variable_that_makes_no_sense_is_named(monkeypatch, value):
-    for name in ("ELMO_HOME", "ELMO_MIRROR", "XDG_CACHE_HOME", "OMP_NUM_THREADS", *RANK):
+    for name in ("ELMO_HOME", "ELMO_MIRROR", "XDG_CACHE_HOME", "OMP_NUM_THREADS"):
         monkeypatch.setenv(name, value)
     for variables, read in READERS.items():
         try:
@@ -101,12 +101,10 @@ def test_a_variable_that_makes_no_sense_is_named(monkeypatch, value):
         published.home()
 
 
-RANK = "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"
 READERS = {
     ("ELMO_HOME",): published.home,
     ("ELMO_MIRROR",): lambda: published.mirrored("https://host/path"),
     ("OMP_NUM_THREADS",): runtime.n_threads,
-    RANK: runtime.rank_and_size,
 }
 
 

@@ -7,7 +7,6 @@ import pytest
 import runs
 
 from elmo_core.machine import versions
-from elmo_core.machine.runtime import paddle
 
 
 @pytest.mark.parametrize("version", ["2.6.2", "3.0.0", "3.0.0rc1", "3.2.2", "3.3.1", "3.3.0.post126"])
@@ -40,22 +39,3 @@ def test_a_version_outside_the_range_is_found_before_paddle_is_imported(tmp_path
         text=True,
     )
     assert done.returncode == 1 and done.stderr.startswith("error: paddle 2.5.2") and "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("card", "built_for", "said"),
-    [
-        ((8, 0), [61, 70, 80], ""),
-        ((8, 9), [80, 86], ""),
-        ((9, 0), [80, 86], "9.0"),
-        ((8, 0), [75, 86], "8.0"),
-        ((12, 0), [90, 100], "12.0"),
-        ((12, 0), [], ""),
-    ],
-)
-def test_a_gpu_without_kernels_is_named_with_those_there_are(monkeypatch, card, built_for, said):
-    monkeypatch.setattr(paddle.device.cuda, "get_device_capability", lambda: card)
-    monkeypatch.setattr(paddle.version, "cuda_archs", lambda: built_for, raising=False)
-    warning = versions.missing_kernels(paddle)
-    assert said in warning and bool(said) == bool(warning)
-    assert not said or f"{built_for[0] // 10}.{built_for[0] % 10}, " in warning

@@ -5,7 +5,7 @@ import pytest
 
 from elmo import ELMoConfig
 from elmo_core.machine.runtime import paddle
-from elmo_core.network import char_cnn, fused
+from elmo_core.network import fused
 from elmo_core.network.char_cnn import CharCNN
 from elmo_core.text.characters import CharTable
 from elmo_core.text.tokens import Tokens
@@ -39,9 +39,7 @@ def run(tokens: Tokens, activation: str) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("n", [2, 150])
-@pytest.mark.parametrize("on_gpu", [False, True])
-def test_both_implementations_agree(n, activation, on_gpu, monkeypatch):
-    monkeypatch.setattr(char_cnn, "_argmax_is_slow", lambda x: on_gpu)
+def test_both_implementations_agree(n, activation, monkeypatch):
     if fused.kernel() is None:
         pytest.skip("no C compiler, or a Paddle without MKL")
     tokens = random_tokens(n)

@@ -19,7 +19,7 @@ import elmo_tasks.task
 from elmo import ELMoConfig
 from elmo_core.machine import versions
 from elmo_core.machine.runtime import paddle
-from elmo_core.network import char_cnn, fused, gpu_lstm, softmax
+from elmo_core.network import fused, gpu_lstm, softmax
 from elmo_tasks import (
     Classifier,
     ClassifierSettings,
@@ -111,7 +111,6 @@ def prepare(name: str, launch: Callable | None, monkeypatch) -> Callable[[], Non
     versions.allow_tf32(paddle, True)  # as on a GPU that has it: both directions share each product
     monkeypatch.setattr(softmax, "LOGITS_PER_SLICE", 16 * softmax.LOGITS_PER_SLICE)
     monkeypatch.setattr(fused, "kernel", lambda: None)
-    monkeypatch.setattr(char_cnn, "_argmax_is_slow", lambda x: True)
     monkeypatch.setattr(gpu_lstm, "kernels", lambda device, equations: launch)
     return STEPS[name]()
 

@@ -355,7 +355,8 @@ def test_a_windows_layers_are_those_of_its_sentences(checkpoints, cached):
     inputs = TokenInputs(settings, None, None, PretrainedELMo.load(checkpoints["char"]))
     inputs.eval()
     text, other = (Text.from_string(x, Tokeniser("zh")) for x in (TEXT, "医生在银行？"))
-    expected = np.concatenate(inputs.elmo.arrays(text.sentences), axis=1)  # (3, n, 2P)
+    layers = [inputs.elmo.layers([sentence])[0] for sentence in text.sentences]
+    expected = np.concatenate([paddle.concat(three).numpy() for three in layers], axis=1)  # (3, n, 2P)
     if cached:
         inputs.elmo.cache(text.sentences, 1)
     vectors = inputs(window_rows([Window(text, 3, 9), Window.whole(other)]))
