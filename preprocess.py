@@ -98,7 +98,7 @@ def vocab(args: argparse.Namespace) -> None:
         raise UserError(
             f"no token has a count of {args.min_count}. Expected text with tokens separated by white space."
         )
-    warn_if_unreadable(paths[0], known=vocabulary)
+    warn_if_unreadable(paths[0])
     vocabulary.save(args.output)
     for marker in SPECIAL_TOKENS:
         if n := counts.pop(marker, 0):

@@ -9,11 +9,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from elmo_core.messages import UserError
-
 OPSET, IR_VERSION = 17, 8  # from 2022: ONNX Runtime 1.12 and later
 VERSIONS = f"onnx {onnx.__version__} (opset {OPSET}, IR version {IR_VERSION})"
-MAX_WEIGHTS = 2**31 - 2**20  # bytes: a protobuf message holds at most 2 GB, graph included
 TYPES = {"float32": onnx.TensorProto.FLOAT, "int64": onnx.TensorProto.INT64, "bool": onnx.TensorProto.BOOL}
 
 
@@ -22,9 +19,6 @@ def onnx_graph(path: Path) -> Iterator["OnnxGraph"]:
     """Yield a graph to fill. At the end of the block it is written to `path`."""
     graph = OnnxGraph()
     yield graph
-    size = sum(len(weight.raw_data) for weight in graph.weights)
-    if size > MAX_WEIGHTS:
-        raise UserError(f"--onnx: the weights take {size / 2**30:.1f} GB, but an ONNX file holds at most 2 GB.")
     proto = helper.make_graph(graph.nodes, "elmo", graph.inputs, graph.outputs, graph.weights)
     opset = helper.make_opsetid("", OPSET)
     model = helper.make_model(proto, producer_name="elmo-paddle", opset_imports=[opset], ir_version=IR_VERSION)

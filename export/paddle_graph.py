@@ -1,6 +1,5 @@
 """The operators of exported networks, for Paddle Inference. onnx_graph.py has the same ones for ONNX."""
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,12 +19,7 @@ def paddle_graph(path: Path) -> Iterator["PaddleGraph"]:
     paddle.enable_static()
     try:
         program = static.Program()
-        with (
-            warnings.catch_warnings(),
-            static.program_guard(program, static.Program()),
-            static.scope_guard(static.Scope()),
-        ):
-            warnings.filterwarnings("ignore", message=".*force_cpu.*")  # from Paddle 2's own loops
+        with static.program_guard(program, static.Program()), static.scope_guard(static.Scope()):
             graph = PaddleGraph()
             yield graph
             executor = static.Executor(paddle.CPUPlace())

@@ -31,8 +31,7 @@ class OOVCounter:
         """Count a batch's tokens."""
         with COUNTER_LOCK:
             if not self.total:
-                known = None if self.config.reads_characters else self.vocabulary
-                warn_if_unreadable("The text", tokens, known, self.vocabulary.words if self.vocabulary else ())
+                warn_if_unreadable("The text", tokens, self.vocabulary.words if self.vocabulary else ())
             self.total += len(tokens)
             if self.config.reads_words and self.vocabulary:
                 self.unknown += sum(token not in self.vocabulary or token == UNK for token in tokens)

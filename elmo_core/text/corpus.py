@@ -93,7 +93,7 @@ class Corpus:
                 self.check(path, counts)
             total += counts
         self.check(self.paths[0] if len(self.paths) == 1 else f"{len(self.paths)} files", total)
-        warn_if_unreadable(self.paths[0], known=vocabulary, words=vocabulary.words if vocabulary else ())
+        warn_if_unreadable(self.paths[0], words=vocabulary.words if vocabulary else ())
         return total
 
 

@@ -1,7 +1,7 @@
 """The language of a text, recognised by its characters, and text that was not segmented into words."""
 
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -92,13 +92,8 @@ def warn_if_traditional(text: str, words: Sequence[str] = ()) -> None:
         log.warning("The text is in traditional Chinese, the words in simplified. Convert it first: `opencc -c t2s`.")
 
 
-def warn_if_unreadable(
-    source: Path | str,
-    tokens: Iterable[str] | None = None,
-    known: Container[str] | None = None,
-    words: Sequence[str] = (),
-):
-    """Warn of tokens that are mostly unknown, phrases of Chinese, or traditional or foreign characters unlike `words`.
+def warn_if_unreadable(source: Path | str, tokens: Iterable[str] | None = None, words: Sequence[str] = ()) -> None:
+    """Warn of tokens that are phrases of Chinese, or in traditional or foreign characters, unlike `words`.
 
     source: a file, or the name of the tokens in the message. tokens: by default those of the file. words: see `recognise`.
     """
@@ -106,15 +101,13 @@ def warn_if_unreadable(
     sample = list(islice(tokens, SAMPLE))
     if words:
         warn_if_traditional("".join(sample), words)
-    n_unknown = 0 if known is None else sum(token not in known for token in sample)
     letters, alphabet = list(filter(str.isalpha, "".join(sample))), set("".join(words[:SAMPLE]))
     lengths = [n for n in (len(HAN.findall(token)) for token in sample) if n]
     if sum(lengths) > 4 * len(lengths) > 0.4 * len(sample):
-        problem = f"tokens have {sum(lengths) / len(lengths):.0f} Chinese characters on average. {UNSEGMENTED}"
+        log.warning(
+            f"{source}: tokens have {sum(lengths) / len(lengths):.0f} Chinese characters on average. {UNSEGMENTED}"
+        )
     elif words and sum(letter not in alphabet for letter in letters) > len(letters) / 2:
-        problem = "most letters are in no word of the model's vocabulary. Is the model of another language?"
-    elif n_unknown > len(sample) / 2:
-        problem = f"{n_unknown / len(sample):.0%} of the tokens are outside the vocabulary. {UNSEGMENTED}"
-    else:
-        return
-    log.warning(f"{source}: {problem}")
+        log.warning(
+            f"{source}: most letters are in no word of the model's vocabulary. Is the model of another language?"
+        )

@@ -110,8 +110,7 @@ for command in COMMANDS:
 """
     text = run(library, sys.executable, "-c", program).stdout
     assert all(f"usage: elmo {name} " in text for name in command.COMMANDS)
-    scripts = {script: name for name, (script, _) in reversed(command.COMMANDS.items())}  # eval has two names
-    assert all(f"\n    elmo {name} " in text for name in scripts.values())
+    assert all(f"\n    elmo {name} " in text for name in command.COMMANDS)
     launched = {Path(path) for path in re.findall(r"launch .* (\S+\.py)", text)}
     assert len(launched) == 3 and all(path.parent == library / "elmo_scripts" and path.is_file() for path in launched)
     assert not re.search("python (?!exported/)\\w+.py", text)
