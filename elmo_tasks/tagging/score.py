@@ -1,6 +1,7 @@
 """Precision, recall and F1 of labelled spans, as `conlleval` and Paddle's `chunk_eval` count them."""
 
 import operator
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,21 +12,11 @@ from elmo_tasks.records import Label
 from elmo_tasks.tagging.scheme import spans
 
 
-@dataclass
-class Counts:
-    """Numbers of correct (same position and tag), predicted and gold spans."""
-
-    correct: int = 0
-    predicted: int = 0
-    gold: int = 0
-
-    @property
-    def f1(self) -> float:
-        return 2 * self.correct / max(1, self.predicted + self.gold)
-
-    def to_dict(self, unit: str) -> dict[str, float | int]:
-        precision, recall = self.correct / max(1, self.predicted), self.correct / max(1, self.gold)
-        return {"precision": precision, "recall": recall, "f1": self.f1, unit: self.gold}
+def measures(counts: Sequence[int], unit: str) -> dict[str, float | int]:
+    """Precision, recall and F1 of the numbers of correct (same position and tag), predicted and gold spans."""
+    correct, predicted, gold = counts
+    shares = {"precision": correct / max(1, predicted), "recall": correct / max(1, gold)}
+    return {**shares, "f1": 2 * correct / max(1, predicted + gold), unit: gold}
 
 
 @dataclass
@@ -38,9 +29,9 @@ class Score:
     scheme: str
     of_words: bool
     known: Collection[str]  # words of the training sentences
-    total: Counts = field(default_factory=Counts)
-    tags: dict[str, Counts] = field(default_factory=dict)
-    unknown: Counts = field(default_factory=Counts)
+    total: list[int] = field(default_factory=lambda: [0, 0, 0])  # correct, predicted, gold
+    unknown: list[int] = field(default_factory=lambda: [0, 0, 0])
+    tags: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0, 0]))
     n_tokens: int = 0
     n_correct: int = 0  # tokens
 
@@ -53,10 +44,9 @@ class Score:
             begin, end, tag = span
             words = ["".join(tokens[begin:end])] if self.of_words else tokens[begin:end]
             unknown = [] if all(word in self.known for word in words) else [self.unknown]
-            for counts in [self.total, self.tags.setdefault(tag or "words", Counts()), *unknown]:
-                counts.correct += span in gold_spans and span in predicted_spans
-                counts.predicted += span in predicted_spans
-                counts.gold += span in gold_spans
+            is_gold, is_predicted = span in gold_spans, span in predicted_spans
+            for counts in [self.total, self.tags[tag or "words"], *unknown]:
+                counts[:] = map(operator.add, counts, (is_gold and is_predicted, is_predicted, is_gold))
 
     @property
     def unit(self) -> str:
@@ -66,24 +56,24 @@ class Score:
     @property
     def value(self) -> float:
         """The score that selects the best epoch."""
-        return self.total.f1
+        return measures(self.total, self.unit)["f1"]
 
     @property
     def summary(self) -> str:
         return f"{'accuracy' if self.scheme == 'plain' else 'F1'} {self.value:6.2%}"
 
     def to_dict(self) -> dict[str, Any]:
-        tags = {name: self.tags[name].to_dict(self.unit) for name in sorted(self.tags)}
-        values = {"accuracy": self.n_correct / max(1, self.n_tokens), "unknown": self.unknown.to_dict(self.unit)}
-        return {**self.total.to_dict(self.unit), **values, "tags": tags}
+        tags = {name: measures(self.tags[name], self.unit) for name in sorted(self.tags)}
+        values = {"accuracy": self.n_correct / max(1, self.n_tokens), "unknown": measures(self.unknown, self.unit)}
+        return {**measures(self.total, self.unit), **values, "tags": tags}
 
     def table(self) -> str:
         """One line per tag, the most frequent first, then totals: all spans, unknown words."""
-        rows = sorted(self.tags.items(), key=lambda pair: (-pair[1].gold, pair[0]))
-        unknown = [("unknown words", self.unknown)] if self.unknown.gold else []
+        rows = sorted(self.tags.items(), key=lambda pair: (-pair[1][2], pair[0]))
+        unknown = [("unknown words", self.unknown)] if self.unknown[2] else []
         lines = []
         for name, counts in [*rows, ("all", self.total), *unknown]:
-            precision, recall, f1, _ = counts.to_dict("").values()
+            precision, recall, f1, gold = measures(counts, self.unit).values()
             scores = f"precision {precision:6.2%}  recall {recall:6.2%}  F1 {f1:6.2%}"
-            lines.append(f"{pad(name, 14)} {scores}  {format_count(counts.gold, self.unit)}")
+            lines.append(f"{pad(name, 14)} {scores}  {format_count(gold, self.unit)}")
         return "\n".join(lines)
