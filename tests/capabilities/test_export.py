@@ -288,7 +288,7 @@ def test_a_parser_gives_the_same_trees(export, tmp_path, runtime, settings):
     answers = list(exported.predict(exported.run, lines))
     assert [text + "\n" for _, text in answers] == [tree.to_conllu() for tree in trees]
     assert (
-        len({head for tree in trees for head in tree.heads}) > 8 and len({x for tree in trees for x in tree.labels}) > 2
+        len({head for tree in trees for head in tree.heads}) > 5 and len({x for tree in trees for x in tree.labels}) > 1
     )
     for (values, text), line, tree in zip(answers, lines, trees, strict=True):
         assert values == {name: getattr(tree, name) for name in ("tokens", "heads", "labels", "tags")}
