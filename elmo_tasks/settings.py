@@ -105,11 +105,7 @@ class TextSettings(Settings):
         AUTO, "language of raw text; none: split at white space; auto: recognised", choices=CHOICES, group="data"
     )
     user_dict: str | Path | Sequence[str] | None = setting(
-        None,
-        "words for jieba: per line a word, optionally frequency and tag",
-        of=LIST_OR_FILE,
-        group="data",
-        metavar="FILE",
+        None, "words for jieba, one per line (frequency, tag optional)", of=LIST_OR_FILE, group="data", metavar="FILE"
     )
 
 

@@ -278,9 +278,8 @@ class Task(Generic[S]):
     @cached_property
     def tokeniser(self) -> Tokeniser:
         """Splits raw text as in training."""
-        settings = self.settings
-        segment = Segmenter.from_file(settings.user_dict) if settings.user_dict else None
-        return Tokeniser(settings.lang, segment)
+        user_dict = self.settings.user_dict
+        return Tokeniser(self.settings.lang, Segmenter.from_file(user_dict) if user_dict else None)
 
     def trained_weights(self) -> dict[str, paddle.Tensor]:
         """The network's weights, without those of a frozen ELMo."""
