@@ -38,10 +38,10 @@ def text_files(source: str | Path, recursive: bool = False) -> list[Path]:
     return files
 
 
-def blocks(path: Path, encoding: str = "UTF-8") -> Iterator[str]:
+def blocks(path: Path) -> Iterator[str]:
     """Yield the text of a file, plain or gzip, in blocks of whole lines."""
     for line, block, _ in byte_blocks(path, BLOCK_BYTES):
-        yield decode(block, path, line, encoding)
+        yield decode(block, path, line)
 
 
 def byte_blocks(path: Path, size: int) -> Iterator[tuple[int, bytes, int]]:
@@ -71,9 +71,7 @@ def decode(data: bytes, path: Path, line: int, encoding: str = "UTF-8") -> str:
             looks = f"It looks like {likely}. " if likely else ""
             advice = f"{looks}Convert it with iconv -f {likely or 'NAME'} -t utf-8; preprocess.py text has --encoding."
         elif codecs.lookup(encoding).name == "utf-8":
-            advice = (
-                "The text is damaged: a character is incomplete. Create it again, or drop such bytes with iconv -c."
-            )
+            advice = "The text is damaged: a character is incomplete. Create it again, or repair it with iconv -c."
         else:
             advice = "It looks like UTF-8."
         line += data.count(b"\n", 0, error.start)
@@ -113,13 +111,13 @@ def split_lines(text: str) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def read_lines(path: str | Path | None, encoding: str = "UTF-8") -> Iterator[str]:
+def read_lines(path: str | Path | None) -> Iterator[str]:
     """Yield the lines of a file, or of standard input, without line ends."""
     if path is None:
         for number, line in enumerate(sys.stdin.buffer, 1):
             yield decode(line, Path("standard input"), number).removesuffix("\n").removesuffix("\r")
         return
-    for text in blocks(Path(path), encoding):
+    for text in blocks(Path(path)):
         for line in split_lines(text):
             yield line.removesuffix("\r")
 
