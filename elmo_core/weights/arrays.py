@@ -1,7 +1,6 @@
 """Tables of weights: which arrays of another program make which weights of ours."""
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -42,12 +41,12 @@ def transposed(array: np.ndarray) -> np.ndarray:
 
 def gates(order: str) -> Conversion:
     """Reorder the gates of an LSTM's weights (..., 4H) from `order` to ours: i, g, f, o."""
-    return partial(_reorder_gates, [order.index(gate) for gate in "igfo"])
 
+    def reordered(array: np.ndarray) -> np.ndarray:
+        parts = dict(zip(order, np.split(array, 4, axis=-1), strict=True))
+        return np.concatenate([parts[gate] for gate in "igfo"], axis=-1)
 
-def _reorder_gates(places: list[int], array: np.ndarray) -> np.ndarray:
-    parts = np.split(array, 4, axis=-1)
-    return np.concatenate([parts[place] for place in places], axis=-1)
+    return reordered
 
 
 def identity_projections(config: ELMoConfig) -> dict[str, np.ndarray]:

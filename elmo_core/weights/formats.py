@@ -135,10 +135,7 @@ def _read_paddle(files: Sequence[Path], vocabulary: Path | None) -> Model:
         return *read_paddlenlp(path, arrays, words), words
     config_path = path.with_name("config.json")
     config = ELMoConfig.from_dict(read_json(config_path, "the configuration of the model in this folder").get("model"))
-    words = _read_vocabulary(files, vocabulary) if config.vocab_size else None
-    if words and len(words) != config.vocab_size:
-        raise UserError(f"{words.source}: found {words.identity}, expected {config.vocab_size:,} as in {config_path}.")
-    return config, arrays, words
+    return config, arrays, _read_vocabulary(files, vocabulary) if config.vocab_size else None
 
 
 # by format: the ending of the name of a file that tells it, and a function of files and vocabulary
