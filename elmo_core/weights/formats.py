@@ -103,6 +103,8 @@ def _single_file(files: Sequence[Path], ending: str) -> Path:
 def _read_bilm_tf(files: Sequence[Path], vocabulary: Path | None) -> Model:
     """Read options, and weights in one or several files: AllenNLP released a softmax apart."""
     options, paths = _single_file(files, bilm_tf.OPTIONS), [path for path in files if path.name.endswith(".hdf5")]
+    if not paths:
+        raise UserError(f"There is no .hdf5 with the weights, only {_names(files)}.")
     with ExitStack() as stack:
         arrays = {}
         for part in (stack.enter_context(open_hdf5(path, "bilm-tf's weights")) for path in paths):
