@@ -65,10 +65,11 @@ def run(args: argparse.Namespace, task: type[Task], **commands: Callable) -> Non
         command(args, task)
         return
     trained = task(args.model_dir, args.device, args.precision)
-    if "columns" in args:  # files are read as the flags say or, without --columns, as in training
-        data_format = "" if args.data_format == "text" else args.data_format
-        columns = args.columns or trained.settings.columns
-        trained.settings = dataclasses.replace(trained.settings, columns=columns, data_format=data_format)
+    if "columns" in args:  # files are read as the flags say or as in training, but what is predicted as its ending says
+        was = trained.settings
+        default = was.data_format if args.command == "evaluate" else ""
+        data_format = (args.data_format or default).replace("text", "")
+        trained.settings = dataclasses.replace(was, columns=args.columns or was.columns, data_format=data_format)
     command(args, trained)
 
 
