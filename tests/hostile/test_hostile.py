@@ -157,8 +157,8 @@ def write_words(path: Path, words: list[str], others: list[str]) -> None:
     found = []
     for word in words:
         places = [occurrences.Occurrence((word, *others, str(k)), 0, word) for k in range(2)]
-        found.append(occurrences.Word(word, 2, 2, places, 0, np.eye(6, dtype=np.float32)[None, :2]))
-    write_page(path, found, [0], [], {word: [(other, 0.5) for other in words] for word in words})
+        found.append(occurrences.Word(word, 2, 2, places, 0, np.float32([np.eye(2, 6)] * 2)))
+    write_page(path, found, [], {word: [(other, 0.5) for other in words] for word in words})
 
 
 def test_a_page_shows_words_as_text_and_runs_nothing(tmp_path):

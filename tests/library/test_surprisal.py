@@ -97,9 +97,8 @@ def test_the_picture_shades_the_words(tmp_path):
 
 
 def test_mistakes(model, tmp_path):
-    for path, sentences in ((tmp_path / "a.gif", []), (tmp_path / "a.png", [records(END)] * 2000)):
-        with pytest.raises(UserError, match=path.name):
-            plot_surprisal(path, sentences)
+    with pytest.raises(UserError, match=r"a\.gif"):
+        plot_surprisal(tmp_path / "a.gif", [])
     assert not list(tmp_path.iterdir())
     with pytest.raises(TypeError, match="surprisal"):
         plot_surprisal(tmp_path / "a.png", [["a"]])

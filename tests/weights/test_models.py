@@ -2,7 +2,6 @@
 
 import pytest
 
-import run_embed
 from elmo import ELMoEmbedder
 from elmo_core.machine import runtime, versions
 from elmo_core.weights import published
@@ -23,7 +22,6 @@ def test_a_bundled_model_reads_and_predicts(name, tmp_path, monkeypatch):
     (vectors,) = embedder.encode([sentence])
     assert vectors.shape == (3, len(sentence), 256)
     assert {word for word, _ in embedder.substitutes(sentence, place, k=20)} >= words
-    assert run_embed.mix_weights([0, 0, 0, 3], name) == [1, 1, 1]
 
 
 def test_an_embedder_leaves_the_choice_of_tf32_to_the_program():
