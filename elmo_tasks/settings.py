@@ -1,7 +1,7 @@
 """The settings of the tasks: one frozen dataclass for each, over those of ELMo, word vectors, text and training here.
 
-Each field has its help, limits, choices and group. From these come the flags and their help, the validation, config.json,
-the model card and the tables of docs/reference.md.
+Each field has its help, limits, choices and group. From these come the flags and their help, the validation, config.json
+and the model card; a test compares the table of docs/reference.md.
 """
 
 import dataclasses

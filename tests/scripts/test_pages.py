@@ -5,6 +5,7 @@ RUN, and those of PaddleNLP's README, which our users come from. Flags at their 
 Those of the other pages must be known to the scripts.
 """
 
+import dataclasses
 import gzip
 import importlib
 import inspect
@@ -27,6 +28,7 @@ import run_embed
 import run_eval
 from elmo_core.network.surprisal import Surprisals
 from elmo_core.weights import checkpoint
+from elmo_tasks import ClassifierSettings, ParserSettings, ReaderSettings, TaggerSettings
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.reading.reader import Reader
 from elmo_tasks.tagging.tagger import Tagger
@@ -311,6 +313,15 @@ def test_the_reference_has_the_names_of_the_code():
         assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == {
             *inspect.signature(kind).parameters
         } - {"params"}
+
+
+@pytest.mark.parametrize("language", ["", "_zh"])
+def test_the_reference_has_the_settings_and_their_defaults(language):
+    text = (PROJECT / f"docs/reference{language}.md").read_text(encoding="utf-8")
+    rows = {name: cells for name, *cells in re.findall(r"^\| `(\w+)`" + r" \| (.*?)" * 4 + r" \| .+\|$", text, re.M)}
+    for k, settings in enumerate((TaggerSettings, ClassifierSettings, ReaderSettings, ParserSettings)):
+        defaults = {field.name: f"`{field.default!r}`".replace("'", '"') for field in dataclasses.fields(settings)}
+        assert {name: cells[k] for name, cells in rows.items() if cells[k]} == defaults
 
 
 @pytest.mark.parametrize("language", ["", "_zh"])
