@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from elmo_core.config import PRESETS, ELMoConfig
 from elmo_core.messages import UserError, with_commands
 from elmo_core.settings import PRECISION, PRECISIONS, expected, setting
+from elmo_core.text.tokenise import LANGUAGES
 
 MODEL_SIZE = "original"  # default of --model_size
 _flags: dict[str, str] = {}  # of the command that runs, by the settings that they set
@@ -135,6 +136,7 @@ COMMON = {  # flags of several scripts
     "resume": {"action": "store_true", "help": "continue an interrupted training"},
     "test_file": {**FILE, "required": True},
     "input": {**FILE, "help": "text (default: standard input)"},
+    "lang": {"choices": LANGUAGES, "help": "tokenise text as (default: as in training)"},
     "output": {**FILE, "help": "predictions (default: standard output)"},
     "output_format": {"help": "format of the predictions"},
     "json": {**FILE, "help": "write the scores as JSON"},

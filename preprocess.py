@@ -1,7 +1,7 @@
 """Convert raw text to a corpus, and a corpus to a vocabulary or to word vectors.
 
     python preprocess.py text 'raw/*.txt.gz' --output corpora/news --dev_fraction 0.01
-    python preprocess.py vocab 'corpora/news/train/*' --output corpora/news/vocabulary.txt
+    python preprocess.py vocab 'corpora/news/train/*' --output corpora/news/vocab.txt
     python preprocess.py vectors 'corpora/news/train/*' --output corpora/news/word2vec.bin
 
 `text` splits documents into sentences and tokens (elmo_core/text/tokenise.py) and writes one sentence per line to shards of
@@ -83,7 +83,7 @@ def text(args: argparse.Namespace) -> None:
     for part, n in report.shards.items():
         size = f"{format_count(report.sentences[part], 'sentences')}, {format_count(report.tokens[part], 'tokens')}"
         log.info(f"{args.output / part}: {size} in {format_count(n, 'shards')}.")
-    train, target = (shlex.quote(str(args.output / name)) for name in ("train/*", "vocabulary.txt"))
+    train, target = (shlex.quote(str(args.output / name)) for name in ("train/*", "vocab.txt"))
     log.info(f"next: python preprocess.py vocab {train} --output {target}")
 
 

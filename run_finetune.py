@@ -24,7 +24,6 @@ import classifier_flags
 import script
 import task_flags
 from classifier_flags import CONTENT
-from elmo_core.files import disk
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.data import Text
 from elmo_tasks.classification.network import FORMATS, ClassifierSettings
@@ -47,8 +46,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def predict(args: argparse.Namespace, classifier: Classifier) -> None:
     """Write the class of each text, its probability and the text; or JSON. A blank line stays blank."""
-    if args.input:
-        disk.check_input(args.input, "texts", "--input")
     with script.output(args.output, args.input) as target:
         texts, copies = tee(classifier.read_unlabelled(args.input))
         for text, row in zip(texts, classifier.predictions(copies, None), strict=True):

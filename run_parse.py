@@ -11,13 +11,13 @@ the highest LAS on --dev_file is saved. UAS and LAS are those of the CoNLL 2018 
 
 import argparse
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import args as arguments
 import script
 import task_flags
 from args import FILE
 from elmo_core.files import disk
+from elmo_core.messages import UserError
 from elmo_core.text.text_files import read_lines
 from elmo_tasks.parsing.data import read_conllu
 from elmo_tasks.parsing.network import ParserSettings
@@ -31,15 +31,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     purpose = "parse a .conllu file, or text with a sentence per line"
     train, _, predict_flags = task_flags.add_commands(parser, Parser, content, purpose)
     task_flags.add_train(train, ParserSettings, content)
-    arguments.add(predict_flags, "input")
+    arguments.add(predict_flags, "input", "lang")
     predict_flags.add_argument("--svg", **FILE, help="also draw the first tree into this file")
     task_flags.run(parser.parse_args(argv), Parser, predict=predict)
 
 
 def predict(args: argparse.Namespace, parser: Parser) -> None:
     """Write the sentences of a treebank, or of lines of text, in CoNLL-U with their trees."""
+    disk.check_output("--svg", args.svg, args.input, args.output)
     with script.output(args.output, args.input) as target:
-        for k, tree in enumerate(parser.parse(sentences(parser, args.input), None)):
+        for k, tree in enumerate(parser.parse(sentences(args, parser), None)):
             target.write(tree.to_conllu())
             target.flush()
             if args.svg and not k:
@@ -47,11 +48,17 @@ def predict(args: argparse.Namespace, parser: Parser) -> None:
                     file.write(tree.to_svg())
 
 
-def sentences(parser: Parser, path: Path | None) -> Iterator[Tree]:
-    if path and ending(path) == "conllu":
-        yield from read_conllu(path, is_gold=False)
+def sentences(args: argparse.Namespace, parser: Parser) -> Iterator[Tree]:
+    """Yield the sentences of the input."""
+    if args.input and ending(args.input) == "conllu":
+        yield from read_conllu(args.input, is_gold=False)
         return
-    yield from map(parser.sentence, filter(str.strip, read_lines(path)))
+    for number, line in enumerate(read_lines(args.input), 1):
+        if line.count("\t") == 9:
+            where = f"{args.input or 'standard input'}:{number}"
+            raise UserError(f"{where}: found CoNLL-U, expected text. Give a file that ends in .conllu.")
+        if line.strip():
+            yield parser.sentence(line, number, args.lang)
 
 
 if __name__ == "__main__":

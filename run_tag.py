@@ -19,10 +19,8 @@ from pathlib import Path
 import args as arguments
 import script
 import task_flags
-from elmo_core.files import disk
 from elmo_core.messages import UserError
 from elmo_core.text.text_files import read_lines
-from elmo_core.text.tokenise import LANGUAGES
 from elmo_tasks.records import ending
 from elmo_tasks.tagging.data import SentenceReader
 from elmo_tasks.tagging.network import FORMATS, TaggerSettings
@@ -39,11 +37,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     train, evaluate_flags, predict_flags = task_flags.add_commands(parser, Tagger, content, "tag text")
     task_flags.add_train(train, TaggerSettings, content)
     arguments.add_settings(evaluate_flags, TaggerSettings, "data_format", "columns")
-    arguments.add(predict_flags, "input")
+    arguments.add(predict_flags, "input", "lang")
     arguments.add(predict_flags, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
     text = "text: a sentence per line; the others are those of `evaluate` (default: by the ending, or text)"
     predict_flags.add_argument("--data_format", choices=("text", *FORMATS), default="", help=text)
-    predict_flags.add_argument("--lang", choices=LANGUAGES, help="tokenise text as (default: as in training)")
     arguments.add_settings(predict_flags, TaggerSettings, "columns")
     task_flags.run(parser.parse_args(argv), Tagger, predict=predict)
 
@@ -53,8 +50,6 @@ def predict(args: argparse.Namespace, tagger: Tagger) -> None:
         raise UserError(f"--output_format=tagged requires LAC's scheme; this tagger's is {tagger.settings.scheme}.")
     if args.output_format == "words" and not are_of_words(tagger.labels, tagger.settings.scheme):
         raise UserError("--output_format=words requires labels of words, without O, such as B, M, E and S, or LAC's.")
-    if args.input:
-        disk.check_input(args.input, "text", "--input")
     with script.output(args.output, args.input) as target:
         for line, *found in tagger.tagged(input_lines(tagger, args), None, scored=args.output_format == "json"):
             target.write(formatted(tagger, line, *found, args.output_format) if line.text.strip() else "\n")

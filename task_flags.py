@@ -74,7 +74,9 @@ def run(args: argparse.Namespace, task: type[Task], **commands: Callable) -> Non
 
 
 def start(args: argparse.Namespace) -> None:
-    """Raise if --json cannot be written or is also an input. Set the device, if the command has one."""
+    """Raise if --input is no file, or --json cannot be written or is also an input. Set the device, if there is one."""
+    if getattr(args, "input", None):
+        disk.check_input(args.input, "the data to predict", "--input")
     inputs = [value for name, value in vars(args).items() if isinstance(value, Path) and name != "json"]
     disk.check_output("--json", getattr(args, "json", None), *inputs)
     if "device" in args:

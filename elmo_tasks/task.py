@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 import elmo
+from elmo_core.checks import describe
 from elmo_core.files import disk
 from elmo_core.files.tensors import read_tensors, write_tensors
 from elmo_core.machine import products, runtime
@@ -200,6 +201,8 @@ class Task(Generic[S]):
         elif overwrite or resume:
             raise UserError("`overwrite=True` and `resume=True` have no effect without `save_dir`.")
         settings = settings or cls.settings_type()
+        if not isinstance(settings, cls.settings_type):
+            raise TypeError(f"settings: found {describe(settings)}, expected {cls.settings_type.__name__}.")
         pretrained = PretrainedELMo.load(settings.elmo)
         given = {name: part for name, part in (("dev", dev), ("test", test)) if part is not None}
         given = {"train": data if labels is None else (data, labels), **given}
@@ -226,7 +229,7 @@ class Task(Generic[S]):
         """
         train, dev, inputs = data["train"], data["dev"], self.network.inputs
         if self.pretrained is None:
-            log.info("training without ELMo: `elmo` is not set")
+            log.info("training without ELMo")
         with runtime.on_device(self.device):
             self._identity = training_identity(self, train, dev)
             if resume and folder and (folder / CONFIG).exists() and not list(folder.glob(STATE.format("*"))):

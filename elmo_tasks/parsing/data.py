@@ -33,7 +33,9 @@ def _sentence(lines: list[tuple[int, str]], path: str | Path, is_gold: bool) -> 
         if NOT_A_WORD.match(line):
             continue
         if len(columns) != 10 or columns[0] != str(len(places) + 1):
-            raise UserError(f"{where}: found {line!r:.60}, expected 10 columns with tabs, ID {len(places) + 1}.")
+            blank = " or a blank line before ID 1" if places and columns[0] == "1" else ""
+            expected = f"10 columns with tabs, ID {len(places) + 1}{blank}"
+            raise UserError(f"{where}: found {line!r:.60}, expected {expected}.")
         places.append(where)
         tree.tokens.append(re.sub(r"\s+", "_", check_text(columns[FORM], where, "word")))
         if is_gold:

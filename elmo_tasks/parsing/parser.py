@@ -107,16 +107,17 @@ class Parser(Task[ParserSettings]):
             sentences, "sentences", lambda some, window: self.parse(map(self.sentence, some, count()), window)
         )
 
-    def sentence(self, text: Text, number: int = 0) -> Tree:
-        """A sentence without its tree."""
-        tokens = self.tokeniser(text) if isinstance(text, str) else list(check_sentence(text, number))
+    def sentence(self, text: Text, number: int = 0, lang: str = "") -> Tree:
+        """A sentence without its tree. lang: how raw text is split, if not as in training."""
+        is_raw, tokeniser = isinstance(text, str), replace(self.tokeniser, lang=lang or self.settings.lang)
+        tokens = tokeniser(text) if is_raw else list(check_sentence(text, number))
         if not tokens:
             raise UserError(f"sentence {number}, {text!r:.60}, has no words.")
-        offsets = token_offsets(tokens, text).tolist() if isinstance(text, str) else []
-        return Tree(tokens, offsets=[(begin, end) for begin, end in offsets])
+        offsets = token_offsets(tokens, text).tolist() if is_raw else []
+        return Tree(tokens, offsets=[(begin, end) for begin, end in offsets], text=text if is_raw else "")
 
     def parse(self, sentences: Iterable[Tree], window: float | None) -> Iterator[Tree]:
         """Yield sentences with their trees. window: see `predictions`."""
         sentences, copies = tee(sentences)
         for sentence, tree in zip(sentences, self.predictions(copies, window), strict=True):
-            yield replace(tree, lines=sentence.lines, offsets=sentence.offsets)
+            yield replace(tree, lines=sentence.lines, offsets=sentence.offsets, text=sentence.text)

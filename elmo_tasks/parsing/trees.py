@@ -2,10 +2,10 @@
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,9 @@ from elmo_core.display.terminal import display_width, pad
 FORM, UPOS, HEAD, LABEL = 1, 3, 6, 7  # columns
 NOT_A_WORD = re.compile(r"#|\d+[-.]\d+\t")  # a comment, a range of words, an empty node
 LEVEL = 26  # of a picture: pixels per level of arcs
-SVG = """<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"><style>text{{font:14px sans-serif;
-text-anchor:middle}}.l{{font-size:10px;fill:#666}}.a{{fill:#39c}}path{{fill:none;stroke:#39c;marker-end:url(#a)}}</style>
+SVG = """<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">
+<rect width="100%" height="100%" fill="white"/><style>text{{font:14px sans-serif;text-anchor:middle}}
+.l{{font-size:10px;fill:#666}}.a{{fill:#39c}}path{{fill:none;stroke:#39c;marker-end:url(#a)}}</style>
 <defs><marker id="a" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="6" markerHeight="6" orient="auto">
 <polygon points="0,0 6,3 0,6" class="a"/></marker></defs>{content}</svg>
 """
@@ -26,7 +27,7 @@ text-anchor:middle}}.l{{font-size:10px;fill:#666}}.a{{fill:#39c}}path{{fill:none
 class Tree:
     """A sentence. heads: 1 .. n of its n words, 0 for the root. scores: the probability of each head with its label.
 
-    tags: UPOS. offsets: of the words in raw text. lines: of CoNLL-U. where: its file and line.
+    tags: UPOS. text: raw. offsets: of the words in it. lines: of CoNLL-U. where: its file and line.
     """
 
     tokens: list[str]
@@ -35,6 +36,7 @@ class Tree:
     tags: list[str] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
     offsets: list[tuple[int, int]] = field(default_factory=list)
+    text: str = ""
     lines: list[str] = field(default_factory=list, repr=False)
     where: str = field(default="", repr=False)
 
@@ -46,15 +48,24 @@ class Tree:
     def to_conllu(self) -> str:
         """The sentence in CoNLL-U, with everything that was read."""
         lines, word = [], 0
-        for line in self.lines or ["\t".join([str(k), token, *"_" * 8]) for k, token in enumerate(self.tokens, 1)]:
+        for line in self.lines or self._new_lines():
             if not NOT_A_WORD.match(line):
                 columns = line.split("\t")
                 columns[HEAD], columns[LABEL] = str(self.heads[word]), self.labels[word]
                 columns[UPOS] = self.tags[word] if self.tags else columns[UPOS]
-                columns[-1] = "TokenRange={}:{}".format(*self.offsets[word]) if self.offsets else columns[-1]
                 line, word = "\t".join(columns), word + 1
             lines.append(line)
         return "\n".join(lines) + "\n\n"
+
+    def _new_lines(self) -> Iterator[str]:
+        """The words in CoNLL-U, of raw text with where they are."""
+        if self.text:
+            yield "# text = " + re.sub(r"\s", " ", self.text)
+        misc = [f"TokenRange={begin}:{end}" for begin, end in self.offsets] or ["_"] * len(self.tokens)
+        for k, ((_, end), (begin, _)) in enumerate(pairwise(self.offsets)):
+            misc[k] = f"SpaceAfter=No|{misc[k]}" if begin <= end else misc[k]
+        for k, (token, last) in enumerate(zip(self.tokens, misc, strict=True), 1):
+            yield "\t".join([str(k), token, *"_" * 7, last])
 
     def to_svg(self) -> str:
         """A picture of the arcs above the words."""
@@ -161,4 +172,4 @@ class Score:
         return {**self.shares, "words": sum(len(tree.tokens) for tree in self.gold)}
 
     def table(self) -> str:
-        return f"{self.to_dict()['words']:,} words"
+        return f"on {self.to_dict()['words']:,} words"

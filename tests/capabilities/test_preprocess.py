@@ -419,6 +419,6 @@ def test_the_script_from_raw_text_to_vocabulary(tmp_path, caplog):
     assert script == "preprocess.py"
     run(*argv)
     assert f"--train_data_path='{out}/train/*'" in caplog.text
-    vocabulary = Vocabulary.from_file(out / "vocabulary.txt")
+    vocabulary = Vocabulary.from_file(out / "vocab.txt")
     assert "苹果" in vocabulary
     assert Corpus(f"{out}/train/*").count(vocabulary).sentences == 60

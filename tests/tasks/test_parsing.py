@@ -96,7 +96,8 @@ MISTAKES = [  # a change of WHOLE, a word of the message
     (("\t5\tcase\t", "\t4\tcase\t", "\t5\tdet", "\t3\tdet"), r"\[3, 4\] are a cycle"),
     (("\t1\tobj", "\t_\tobj"), ":5: HEAD is '_'"),
     (("\tobl:arg", "\t_"), "DEPREL '_'"),
-    (("\n6\t", "\n5\t"), ":11: .*ID 6"),
+    (("\n6\t", "\n5\t"), ":11: .*ID 6.$"),
+    (("\n6\t", "\n1\t"), ":11: .*ID 6 or a blank line"),
     (("2\tnos\tnosotros", "2 nos nosotros"), ":5: .*10 columns"),
     ((WHOLE, "\n\n"), "no sentence"),
     (("nos\tn", "n\0s\tn"), "NUL"),
@@ -167,7 +168,19 @@ def test_run_parse(run, treebank, tmp_path):
     run(f"predict --model_dir=p --input={treebank} --output=out.conllu --svg=tree.svg --device=cpu")
     assert len(list(read_conllu(tmp_path / "out.conllu"))) == 8 and "<svg" in (tmp_path / "tree.svg").read_text()
     lines = run("predict --model_dir=p --device=cpu", "a dog\n\nthe cat sleeps\n").split("\n\n")
-    assert lines[0].splitlines()[1].split("\t")[9] == "TokenRange=2:5" and len(lines) == 3
+    assert lines[0].splitlines()[2].split("\t")[9] == "TokenRange=2:5" and len(lines) == 3
+    comment, *rows, last = run("predict --model_dir=p --device=cpu", "dog's  end.").splitlines()
+    assert comment == "# text = dog's  end." and not last
+    places = ["SpaceAfter=No|TokenRange=0:3", "TokenRange=3:5", "SpaceAfter=No|TokenRange=7:10", "TokenRange=10:11"]
+    assert [row.split("\t")[9] for row in rows] == places
+    assert "\tdog's\t" in run("predict --model_dir=p --device=cpu --lang=none", "dog's  end.")
+    for flags, text, word in (
+        ("", treebank.read_text(encoding="utf-8"), "standard input:1: .*CoNLL-U"),
+        ("--input=missing.txt", "", "--input missing.txt"),
+        (f"--input={treebank} --svg={treebank}", "", "--svg"),
+    ):
+        with pytest.raises(UserError, match=word):
+            run(f"predict --model_dir=p --device=cpu {flags}", text)
     with pytest.raises(UserError, match="overwrite"):
         run(f"train --train_file={treebank} --init_from_ckpt=none --save_dir=p {sizes}")
     with pytest.raises(UserError) as raised:

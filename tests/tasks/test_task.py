@@ -58,6 +58,8 @@ def test_settings_are_checked():
     ):
         with pytest.raises(UserError, match=next(iter(wrong))):
             TaggerSettings(**wrong)
+    with pytest.raises(TypeError, match="TaggerSettings"):
+        Tagger.train([["a"]], [["X"]], settings={"epochs": 1})
     assert TaggerSettings(lr=0.1).changed() == {"lr": 0.1} and TrainingSettings().seed == 2020
 
 
