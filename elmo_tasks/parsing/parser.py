@@ -116,7 +116,7 @@ class Parser(Task[ParserSettings]):
         offsets = token_offsets(tokens, text).tolist() if is_raw else []
         return Tree(tokens, offsets=[(begin, end) for begin, end in offsets], text=text if is_raw else "")
 
-    def parse(self, sentences: Iterable[Tree], window: float | None) -> Iterator[Tree]:
+    def parse(self, sentences: Iterable[Tree], window: float | None = None) -> Iterator[Tree]:
         """Yield sentences with their trees. window: see `predictions`."""
         sentences, copies = tee(sentences)
         for sentence, tree in zip(sentences, self.predictions(copies, window), strict=True):
