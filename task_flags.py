@@ -68,7 +68,7 @@ def run(args: argparse.Namespace, task: type[Task], **commands: Callable) -> Non
     if "columns" in args:  # files are read as the flags say or as in training, but what is predicted as its ending says
         was = trained.settings
         default = was.data_format if args.command == "evaluate" else ""
-        data_format = (args.data_format or default).replace("text", "")
+        data_format = "" if args.data_format == "text" else args.data_format or default
         trained.settings = dataclasses.replace(was, columns=args.columns or was.columns, data_format=data_format)
     command(args, trained)
 

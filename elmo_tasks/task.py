@@ -12,6 +12,7 @@ A folder is complete and can be moved to any machine where the library is instal
 
 import json
 import math
+import os
 import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -444,7 +445,7 @@ def training_folder(
 def check_folder(folder: Path, name: str, overwrite: bool, resume: bool = False) -> None:
     """Raise unless the folder is new, empty, or a model of this kind that may be replaced; or a training to continue."""
     advice = "Name a new folder, or an empty one."
-    if folder.exists() and (not folder.is_dir() or folder.samefile(".") or folder.is_mount()):
+    if folder.exists() and (not folder.is_dir() or folder.samefile(".") or os.path.ismount(folder)):
         raise UserError(f"`save_dir` {folder} is a file, the current folder, or a mount point. {advice}")
     disk.check_output("`save_dir`", folder / CONFIG)
     paths = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()} - {LOCK}

@@ -1,6 +1,6 @@
 """The networks that can be exported: ELMo with its vectors; taggers, classifiers and parsers with their answers.
 
-Letters: B sentences, T tokens of the longest, L layers, P projection, K labels or classes.
+Letters: B sentences, T tokens of the longest, P projection, K labels or classes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,9 +78,7 @@ class TaskNetwork(Network):
         settings, inputs, user_dict = task.settings, task.network.inputs, task.settings.user_dict
         self.task, self.network, self.files, self.inputs = task, task.network, {}, {}
         self.settings = {"task": task.name, **{name: getattr(settings, name) for name in ("lang", *setting_names)}}
-        self.axes = (
-            WORDS if self.settings.get("unit") == "jieba" else TOKENS
-        )  # of what ELMo and the file's vectors read
+        self.axes = WORDS if self.settings.get("unit") == "jieba" else TOKENS  # what ELMo and the file's vectors read
         if inputs.elmo:
             self.elmo = ELMoPart(inputs.elmo.bilm, inputs.elmo.vocabulary, inputs.elmo.choice, self.axes)
             self.inputs, self.files = dict(self.elmo.inputs), dict(self.elmo.files)

@@ -84,7 +84,7 @@ class Batch:
 
     def decoded(self, encoding: str) -> list[str]:
         """Return the lines as text."""
-        return decode(b"\n".join(self.lines), self.path, self.first, encoding).split("\n")
+        return [decode(line, self.path, number, encoding) for number, line in enumerate(self.lines, self.first)]
 
 
 @dataclass

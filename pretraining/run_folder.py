@@ -37,8 +37,12 @@ def check(folder: Path, source: Path | None, overwrite: bool) -> None:
     if checkpoint.exists(folder):
         raise UserError(f"--save_dir {folder} is the folder of a model. Name another, for the checkpoints of this run.")
     checkpoint.read_names(folder)
+    numbered = [path for path in folder.iterdir() if checkpoint.is_step(path.name) and not checkpoint.exists(path)]
+    others = [path.name for path in numbered if int(path.name) > _resumed_step(folder, source)]
     if (folder / LOG).exists() and (folder / LOG).stat().st_size and not _read_log(folder):
-        raise UserError(f"--save_dir: {folder / LOG} is not the log of a run. Rename it, or name another folder.")
+        others.append(LOG)
+    if others:
+        raise UserError(f"--save_dir {folder} has {join_names(others)}, of no run. Rename it, or name another folder.")
     if (steps := _of_another_run(folder, source)) and not overwrite:
         raise UserError(
             f"--save_dir {folder} holds checkpoints of an earlier run: {join_names([*map(str, steps)])}. Continue it with "

@@ -54,6 +54,8 @@ def check_output_folder(flag: str, path: Path) -> None:
     """Raise if a folder cannot be created, is not empty, or is the current one, which cannot be replaced."""
     if path.exists() and not (path.is_dir() and not any(path.iterdir()) and not path.samefile(".")):
         raise UserError(f"{flag} {path} already exists. Name a new folder, or an empty one other than the current.")
+    if os.path.ismount(path):  # Path.is_mount: on Windows only from Python 3.12 on
+        raise UserError(f"{flag} {path} is a mount point, which cannot be replaced. Name a folder inside it.")
     _check_writable(flag, path)
 
 

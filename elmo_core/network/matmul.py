@@ -64,13 +64,17 @@ def amp_matmul(x, weight, transpose_x: bool = False, transpose_y: bool = False, 
 
 
 class FrozenWeight(paddle.base.framework.EagerParamBase):
-    """A weight that training leaves alone, so that products can keep it packed: every change of it raises `inplace_version`.
+    """A weight that training leaves alone, so that products can keep it packed: changes of it raise `inplace_version`.
 
     Paddle itself counts the changes by operators only.
     """
 
     def set_value(self, value) -> None:
         super().set_value(value)
+        self._bump_inplace_version()
+
+    def copy_(self, *args) -> None:
+        super().copy_(*args)
         self._bump_inplace_version()
 
     def __setattr__(self, name: str, value) -> None:

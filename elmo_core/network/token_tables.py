@@ -47,8 +47,7 @@ class TokenTable:
 
     def __init__(self, token_encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None):
         self.token_encoder, self.config, self.vocabulary = token_encoder, config, vocabulary
-        self.weights = token_encoder.parameters()
-        self.table = paddle.zeros([1024, config.projection_dim], self.weights[0].dtype)  # (rows, P)
+        self.table = paddle.zeros([1024, config.projection_dim], token_encoder.parameters()[0].dtype)  # (rows, P)
         self.row_of: dict[str, int] = {}  # {token: row}
         self.state: object = None  # of the weights that the vectors were computed with
         self.capacity = CACHE_BYTES // (4 * config.projection_dim)
@@ -71,7 +70,7 @@ class TokenTable:
 
     def refresh(self) -> None:
         """Drop vectors that were computed with other weights."""
-        state = state_of(self.weights)
+        state = state_of(self.token_encoder.parameters())
         with self.lock:
             if state != self.state:
                 self.row_of.clear()

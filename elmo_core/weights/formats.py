@@ -96,7 +96,7 @@ def _single_file(files: Sequence[Path], ending: str) -> Path:
     """Return the only file whose name has this ending. Raise if there is none or more than one."""
     matches = [path for path in files if path.name.endswith(ending)]
     if len(matches) != 1:
-        raise UserError(f"{len(matches)} files end with {ending}, expected one. Found {_names(files)}.")
+        raise UserError(f"{len(matches)} files end with {ending}, expected one: name it. Found {_names(files)}.")
     return matches[0]
 
 

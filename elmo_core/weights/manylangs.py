@@ -127,7 +127,8 @@ def _network(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             "proj_clip": 3,
             **values["encoder"],
         }
-        tokens = {"activation": "relu", "filters": FILTERS, "n_highway": 2, **values["token_embedder"]}
+        tokens = {"activation": "relu", "filters": FILTERS, "n_highway": 2, "char_dim": 0, "word_dim": 0}
+        tokens |= values["token_embedder"]
         if tokens["char_dim"] and tokens.get("max_characters_per_token", MAX_CHARS) != MAX_CHARS:
             raise ValueError(f"expected {MAX_CHARS} characters per token")
     return encoder, tokens

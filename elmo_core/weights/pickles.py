@@ -105,4 +105,7 @@ def read_paddle(path: Path) -> dict[str, np.ndarray]:
     with damage_named(path, "Expected a state dictionary of Paddle."), path.open("rb") as file:
         content = Unpickler(file).load()
         content.pop(NAME_TABLE, None)
-        return {str(name): value.array for name, value in content.items()}
+        arrays = {str(name): value.array for name, value in content.items()}
+        if wrong := [name for name, array in arrays.items() if array.dtype.kind not in "biuf"]:
+            raise ValueError(f"{wrong[0]} does not hold numbers.")
+        return arrays

@@ -117,8 +117,7 @@ class Reader(Task[ReaderSettings]):
 
     def best(self, passages: Sequence[Passage], k: int) -> dict[str, list[Answer]]:
         """The k best answers to each question over all windows of its passage, by its id."""
-        groups = (group for p in passages for w in self._windows(p) for group in question_groups(w, p.texts[1:]))
-        logits = chain.from_iterable(self.predictions(groups))  # of each passage, window and question, (2, T)
+        logits = chain.from_iterable(self.predictions(self._groups(passages)))  # of each window and question, (2, T)
         no_answer = self.network.no_answer.sum().item() if self.parts["no_answer"] else None
         answers = {}
         for passage in passages:
@@ -131,6 +130,11 @@ class Reader(Task[ReaderSettings]):
             for question, spans in zip(passage.questions, scores, strict=True):
                 answers[question.id] = best_answers(passage.content, spans, k, no_answer) if n_tokens else []
         return answers
+
+    def _groups(self, passages: Sequence[Passage]) -> Iterator[QuestionGroup]:
+        for passage in passages:
+            for window in self._windows(passage):
+                yield from question_groups(window, passage.texts[1:])
 
     def _windows(self, passage: Passage) -> list[Window]:
         return windows(passage.content, self.settings.max_seq_len, self.settings.doc_stride)

@@ -1,7 +1,6 @@
 """Precision, recall and F1 of labelled spans, as `conlleval` and Paddle's `chunk_eval` count them."""
 
 import operator
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +30,7 @@ class Score:
     known: Collection[str]  # words of the training sentences
     total: list[int] = field(default_factory=lambda: [0, 0, 0])  # correct, predicted, gold
     unknown: list[int] = field(default_factory=lambda: [0, 0, 0])
-    tags: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0, 0]))
+    tags: dict[str, list[int]] = field(default_factory=dict)
     n_tokens: int = 0
     n_correct: int = 0  # tokens
 
@@ -45,7 +44,7 @@ class Score:
             words = ["".join(tokens[begin:end])] if self.of_words else tokens[begin:end]
             unknown = [] if all(word in self.known for word in words) else [self.unknown]
             is_gold, is_predicted = span in gold_spans, span in predicted_spans
-            for counts in [self.total, self.tags[tag or "words"], *unknown]:
+            for counts in [self.total, self.tags.setdefault(tag or "words", [0, 0, 0]), *unknown]:
                 counts[:] = map(operator.add, counts, (is_gold and is_predicted, is_predicted, is_gold))
 
     @property

@@ -83,7 +83,7 @@ def zero_some_columns(weight):
 def set_one_element(weight):
     array = weight.numpy()
     array[-1, -1] += 5
-    weight.set_value(array)
+    weight.copy_(paddle.to_tensor(array), True)
 
 
 def swap_two_rows(weight):
