@@ -61,7 +61,9 @@ def fit(
         state.load(file)
     elif phase > 1:  # what it begins with may remain the best
         state.keep_best(0, task.evaluated(dev))
-    start, lengths = time.perf_counter() - state.seconds, list(map(task.length, train))
+    start = time.perf_counter() - state.seconds
+    has_means = task.network.inputs.pool and not task.settings.elmo_trainable  # of fixed vectors: nothing to pad
+    lengths = [1 if has_means else task.length(example) for example in train]
     with _bar(settings.epochs, progress) as bar, state.interruptible(file):
         for epoch in range(state.epoch + 1, settings.epochs + 1):
             if settings.patience and epoch - 1 - state.best_epoch >= settings.patience:
