@@ -137,7 +137,7 @@ def test_it_runs_the_python_of_all_pages(library, readers_folder):
     tree = "1 The DET 2 det\n2 room NOUN 4 nsubj\n3 was AUX 4 cop\n4 quiet ADJ 0 root\n5 . PUNCT 4 punct"
     rows = [line.split() for line in tree.split("\n")]
     lines = [f"{k}\t{word}\t_\t{tag}\t_\t_\t{head}\t{label}\t_\t_" for k, word, tag, head, label in rows]
-    for name in ("train.conllu", "dev.conllu"):
+    for name in ("train.conllu", "dev.conllu", "test.conllu"):
         Path(name).write_text("\n".join([*lines, "", ""]) * 4, encoding="utf-8")
     for line in BEFORE.splitlines():
         script, *flags = shlex.split(line)
