@@ -130,7 +130,7 @@ COMMON = {  # flags of several scripts
     "dev_data_path": {"metavar": "PATH", "help": "held-out text: a file, a folder, or a glob in quotes"},
     "batch_size": {**COUNT, "default": 128, "help": "rows of text per process"},
     "unroll_steps": {**COUNT, "default": 20, "help": "tokens per row and batch"},
-    "model_dir": {**DIR, "required": True, "help": "folder of the trained model"},
+    "model_dir": {**DIR, "required": True, "help": "folder of the trained model, or the name of a ready-made one"},
     "save_dir": {**DIR, "required": True, "help": "folder for the trained model"},
     "overwrite": {"action": "store_true", "help": "replace the model in --save_dir"},
     "resume": {"action": "store_true", "help": "continue an interrupted training"},

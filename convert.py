@@ -10,10 +10,11 @@
     python convert.py export checkpoints/10000 --output DIR
     python convert.py half checkpoints/10000 --output DIR
 
-list shows the published models. Some are bundled with the library. The others are downloaded by get, or when their name is
-given instead of a checkpoint to a script, ELMo(...) or ELMoEmbedder(...), and cached in $ELMO_HOME/models (default:
-~/.cache/elmo/models). ELMO_MIRROR=https://mirror.example/elmo replaces https://host/path by
-https://mirror.example/elmo/host/path. Without a network, give downloaded files, or a folder or archive with them, to --from.
+list, the default, shows the published models, then the ready-made taggers and parsers. Some of the former are bundled with
+the library. The others are downloaded by get, or when their name is given instead of a checkpoint to a script, ELMo(...) or
+ELMoEmbedder(...), and cached in $ELMO_HOME/models (default: ~/.cache/elmo/models). ELMO_MIRROR=https://mirror.example/elmo
+replaces https://host/path by https://mirror.example/elmo/host/path. Without a network, give downloaded files, or a folder or
+archive with them, to --from.
 
 import reads these formats, and recognises them by the names of the files (docs/weights.md):
 
@@ -41,13 +42,15 @@ from elmo_core.files import disk
 from elmo_core.messages import UserError, log
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import bilm_tf, checkpoint, formats, model_files, published
+from elmo_tasks.ready import ready_made
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
+    parser.default_command = "list"
     commands = parser.add_subparsers(dest="command", required=True)
 
-    lister = commands.add_parser("list", help="list the published models")
+    lister = commands.add_parser("list", help="list the published and the ready-made models")
     lister.add_argument("--language", help="only models of a language, by name or code: German or de")
     get = commands.add_parser("get", help="download a published model")
     get.add_argument("name", metavar="NAME", help="a name shown by list")
@@ -88,6 +91,21 @@ def show_published(args: argparse.Namespace) -> None:
     for model in models:
         fields = (model.name, model.format, model.language, model.text, model.size, model.licence)
         rows.append((*fields, "yes" * model.is_installed))
+    print_table(rows)
+    rows = [("ready-made", "task", "ELMo", "language", "test score", "size")]
+    for folder in ready_made():
+        values = disk.read_json(folder / checkpoint.CONFIG, "the settings of a trained model")
+        size = sum(file.stat().st_size for file in folder.iterdir())
+        for model in models:
+            if model.name == values["elmo"]:
+                score = values["scores"]["summary"]["test"].strip()
+                rows.append((folder.name, values["task"], model.name, model.language, score, f"{size / 1e6:.1f} MB"))
+    if len(rows) > 1:
+        print()
+        print_table(rows)
+
+
+def print_table(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip())

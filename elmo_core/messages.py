@@ -20,6 +20,7 @@ COMMANDS = {  # of the command `elmo`: the script and what it does
     "read": ("run_read", "train question answering, answer questions"),
     "word2vec": ("word2vec_base", "train the baseline of finetune, word2vec + bag of words"),
     "convert": ("convert", "list and fetch published models; import and export weights"),
+    "models": ("convert", "the same: list the published ELMos, and the ready-made taggers and parsers"),
     "export": ("export_model", "export a trained model for Paddle Inference and ONNX Runtime"),
 }
 COMMAND_OF = {f"{script}.py": command for command, (script, _) in reversed(COMMANDS.items())}

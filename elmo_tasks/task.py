@@ -40,6 +40,7 @@ from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary, restore_order, sentence_batches
 from elmo_core.weights import checkpoint, published
 from elmo_tasks.inputs import BILM, FileVectors, PretrainedELMo, Rows, TokenInputs
+from elmo_tasks.ready import ready_made
 from elmo_tasks.settings import Settings
 from elmo_tasks.trainer import STATE, Progress, check_identity, fit, hold_out, training_identity
 
@@ -94,12 +95,18 @@ class Task(Generic[S]):
     _identity: dict[str, Any] | None = None  # of the training
 
     def __init__(self, folder: str | Path, device: str = "auto", precision: str = "float32"):
-        """Load a folder. device: auto, cpu, gpu or gpu:N. precision: of ELMo's products: float32, bfloat16 or auto."""
-        folder = Path(folder)
+        """Load a folder or, by its name, a ready-made model. An existing folder takes precedence.
+
+        device: auto, cpu, gpu or gpu:N. precision: of ELMo's products: float32, bfloat16 or auto.
+        """
+        folder, ready = Path(folder), {path.name: path for path in ready_made(self.name)}
+        if not folder.exists():
+            folder = ready.get(str(folder), folder)
         values = read_config(folder)
         if values is None or values["task"] != self.name:
             found = f"a trained {values['task']}" if values else "no trained model"
-            raise UserError(f"{folder} holds {found}, expected a trained {self.name}.")
+            names = f" or a name: {join_names(list(ready))}" if ready else ""
+            raise UserError(f"{folder} holds {found}, expected a trained {self.name}{names}.")
         tensors, source, pretrained = read_tensors(folder / WEIGHTS), values.get(ELMO), None
         try:
             if source is not None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import convert
 from elmo_core.messages import UserError
-from elmo_tasks import Tagger, TaggerSettings
+from elmo_tasks import Classifier, Tagger, TaggerSettings, ready
 from elmo_tasks import task as tasks
 from elmo_tasks.settings import TrainingSettings
 
@@ -80,6 +81,22 @@ def test_a_trained_model_is_complete(tmp_path, elmo, request):
         assert tagger.evaluate(*DATA) == trained.scores["test"]
         assert list(tagger.spans(iter(["Anna lives in Paris."]))) == trained.spans(["Anna lives in Paris."])
     assert repr(loaded) == f"Tagger('{folder}')"
+
+
+def test_a_ready_made_model_has_a_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ready, "MODELS", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    trained = train(settings=replace(SETTINGS, elmo="en-reviews"), test=DATA, save_dir="tagger/en-ner")
+    found = Tagger("en-ner")
+    assert found.folder == tmp_path / "tagger/en-ner" and found.predict(SENTENCES) == trained.predict(SENTENCES)
+    for task, name, word in ((Tagger, "en-net", "en-ner"), (Classifier, "en-ner", "classifier.$")):
+        with pytest.raises(UserError, match=word):
+            task(name)
+    for flags, n in ([], 1), (["--language=en"], 1), (["--language=de"], 0):
+        convert.main(flags)
+        assert capsys.readouterr().out.count("\nen-ner") == n
+    shutil.copytree("tagger/en-ner", "en-ner")
+    assert Tagger("en-ner").folder == Path("en-ner")
 
 
 def test_resumed_training_is_the_same(tmp_path, messages):

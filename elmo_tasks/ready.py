@@ -1,0 +1,10 @@
+"""Ready-made models by name: models/TASK/NAME, folders as `Task.save` writes them, which name their ELMo."""
+
+from pathlib import Path
+
+MODELS = Path(__file__).with_name("models")
+
+
+def ready_made(task: str = "*") -> list[Path]:
+    """Return the folders of a task's ready-made models; by default, of all."""
+    return sorted(config.parent for config in MODELS.glob(f"{task}/*/config.json"))
