@@ -294,8 +294,9 @@ class Task(Generic[S]):
 
     def trained_weights(self) -> dict[str, paddle.Tensor]:
         """The network's weights, without those of a frozen ELMo."""
-        is_tuned, weights = self.settings.elmo_trainable, self.network.state_dict().items()
-        return {name: weight for name, weight in weights if is_tuned or not name.startswith(BILM)}
+        is_tuned, state = self.settings.elmo_trainable, self.network.state_dict()
+        weights = {id(weight): (name, weight) for name, weight in state.items()}  # Paddle's LSTMs name theirs twice
+        return {name: weight for name, weight in weights.values() if is_tuned or not name.startswith(BILM)}
 
     def _set(self, settings: Any, parts: dict[str, Any], pretrained, vectors, device: str, precision="float32") -> None:
         self.scores, self._lock, self.device = {}, threading.RLock(), runtime.device_name(device)

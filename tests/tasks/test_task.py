@@ -76,6 +76,8 @@ def test_a_trained_model_is_complete(tmp_path, elmo, request):
     } | ({"elmo"} if elmo else set())
     loaded = Tagger(folder)
     assert_same(trained, loaded)
+    stored = [array.tobytes() for array in weights(loaded).values() if array.size > 7]
+    assert len(set(stored)) == len(stored)
     for tagger in (loaded, pickle.loads(pickle.dumps(trained))):
         assert tagger.predict(SENTENCES) == trained.predict(SENTENCES)
         assert tagger.evaluate(*DATA) == trained.scores["test"]
