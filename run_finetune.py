@@ -26,7 +26,7 @@ import task_flags
 from classifier_flags import CONTENT
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.data import Text
-from elmo_tasks.classification.network import FORMATS, ClassifierSettings
+from elmo_tasks.classification.network import FORMATS
 
 OUTPUT_FORMATS = ("tsv", "json")
 
@@ -34,13 +34,11 @@ OUTPUT_FORMATS = ("tsv", "json")
 def main(argv: Sequence[str] | None = None) -> None:
     parser = arguments.parser(__doc__)
     parser.default_command = "train"
-    train, evaluate_flags, predict_flags = task_flags.add_commands(parser, Classifier, CONTENT, "classify texts")
+    train, _, predict_flags = task_flags.add_commands(parser, Classifier, CONTENT, "classify texts")
     classifier_flags.add_train(train)
     arguments.add(predict_flags, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
     lines = f"a text per line, of a pair two, separated by a tab; or a file that ends in .{', .'.join(FORMATS)}"
     arguments.add(predict_flags, "input", help=f"{lines} (default: standard input)")
-    for command in (evaluate_flags, predict_flags):
-        arguments.add_settings(command, ClassifierSettings, "data_format", "columns")
     task_flags.run(parser.parse_args(argv), Classifier, train=classifier_flags.train, predict=predict)
 
 

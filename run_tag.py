@@ -13,35 +13,27 @@ the highest F1 (plain tags: accuracy) on --dev_file is saved. F1 is that of `con
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import args as arguments
 import script
 import task_flags
 from elmo_core.messages import UserError
 from elmo_core.text.text_files import read_lines
-from elmo_tasks.records import ending
-from elmo_tasks.tagging.data import SentenceReader
-from elmo_tasks.tagging.network import FORMATS, TaggerSettings
+from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.scheme import are_of_words
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.text import Line, joined_words
 
 OUTPUT_FORMATS = ("columns", "json", "tagged", "words")  # tagged: word/TAG word/TAG
-LABELLED = ("json", "jsonl", "conll", "conllu")  # endings of files that are no text
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser, content = arguments.parser(__doc__), "labelled sentences"
-    train, evaluate_flags, predict_flags = task_flags.add_commands(parser, Tagger, content, "tag text")
+    train, _, predict_flags = task_flags.add_commands(parser, Tagger, content, "tag text, a sentence per line")
     task_flags.add_train(train, TaggerSettings, content)
-    arguments.add_settings(evaluate_flags, TaggerSettings, "data_format", "columns")
     arguments.add(predict_flags, "input", "lang")
     arguments.add(predict_flags, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
-    text = "text: a sentence per line; the others are those of `evaluate` (default: by the ending, or text)"
-    predict_flags.add_argument("--data_format", choices=("text", *FORMATS), default="", help=text)
-    arguments.add_settings(predict_flags, TaggerSettings, "columns")
     task_flags.run(parser.parse_args(argv), Tagger, predict=predict)
 
 
@@ -51,17 +43,10 @@ def predict(args: argparse.Namespace, tagger: Tagger) -> None:
     if args.output_format == "words" and not are_of_words(tagger.labels, tagger.settings.scheme):
         raise UserError("--output_format=words requires labels of words, without O, such as B, M, E and S, or LAC's.")
     with script.output(args.output, args.input) as target:
-        for line, *found in tagger.tagged(input_lines(tagger, args), None, scored=args.output_format == "json"):
+        lines = (tagger.line(text, args.lang) for text in read_lines(args.input))
+        for line, *found in tagger.tagged(lines, None, scored=args.output_format == "json"):
             target.write(formatted(tagger, line, *found, args.output_format) if line.text.strip() else "\n")
             target.flush()
-
-
-def input_lines(tagger: Tagger, args: argparse.Namespace) -> Iterator[Line]:
-    """Yield the sentences of the input."""
-    is_text = args.data_format == "text" if args.data_format else ending(args.input or "") not in LABELLED
-    reader = SentenceReader(tagger.settings, tagger.piece_splitter)
-    given = read_lines(args.input) if is_text else reader.read_unlabelled(args.input or Path("/dev/stdin"))
-    return (tagger.line(x, args.lang) if isinstance(x, str) else Line.from_tokens(x) for x in given)
 
 
 def formatted(tagger: Tagger, line: Line, labels: list, scores: list[float], format_name: str) -> str:

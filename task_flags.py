@@ -61,16 +61,7 @@ def run(args: argparse.Namespace, task: type[Task], **commands: Callable) -> Non
     """Train, or run another command with the trained model. commands: those that differ from the usual ones."""
     start(args)
     command = {"train": train, "evaluate": evaluate, **commands}[args.command]
-    if args.command == "train":
-        command(args, task)
-        return
-    trained = task(args.model_dir, args.device, args.precision)
-    if "columns" in args:  # files are read as the flags say or as in training, but what is predicted as its ending says
-        was = trained.settings
-        default = was.data_format if args.command == "evaluate" else ""
-        data_format = "" if args.data_format == "text" else args.data_format or default
-        trained.settings = dataclasses.replace(was, columns=args.columns or was.columns, data_format=data_format)
-    command(args, trained)
+    command(args, task if args.command == "train" else task(args.model_dir, args.device, args.precision))
 
 
 def start(args: argparse.Namespace) -> None:
@@ -89,7 +80,7 @@ def settings_of(args: argparse.Namespace, settings: type[SettingsType]) -> Setti
 
 
 def train(args: argparse.Namespace, task: type[Task], data: Any = None, test: Any = None) -> None:
-    """Train; print the scores and the weights of ELMo's mixed layers, and write --json. data, test: instead of the files."""
+    """Train; print the scores, and write --json. data, test: instead of the files."""
     options = {name: getattr(args, name) for name in ("save_dir", "overwrite", "resume", "device")}
     options |= {"dev": args.dev_file, "test": test or args.test_file, "settings": settings_of(args, task.settings_type)}
     trained = task.train(data or args.train_file, **options)
@@ -98,9 +89,6 @@ def train(args: argparse.Namespace, task: type[Task], data: Any = None, test: An
         print(f"== {part}{epoch}: {summary.strip()}")
         if part in trained.results:
             print(trained.results[part].table())
-    for place, mix in trained.scores["mixes"].items():
-        weights = " ".join(f"{weight:.2f}" for weight in mix["layers"])
-        print(f"ELMo's layers at the {place} {weights}, times {mix['gamma']:.2f}")
     if args.save_dir:
         print(f"saved in {args.save_dir}")
     disk.write_json(args.json, trained.scores, indent=1, ensure_ascii=False)

@@ -22,7 +22,7 @@ import elmo
 from elmo_core.config import ELMoConfig
 from elmo_core.files.word_vectors import find_word_vectors, load_word_vectors
 from elmo_core.machine.runtime import paddle, to_tensor
-from elmo_core.messages import UserError, log
+from elmo_core.messages import UserError
 from elmo_core.network.char_cnn import CharCNN
 from elmo_core.text.characters import CharTable
 from elmo_core.text.tokens import UNK_ID, Tokens, Vocabulary, pad_rows
@@ -129,12 +129,6 @@ class FileVectors:
                 elif self.bound:
                     vectors[k] = self._draw(word)
         return out
-
-    def log_coverage(self, words: Iterable[str]) -> None:
-        """Log the share of words that have no vector."""
-        rows = list(map(self.row, words))
-        share, given = rows.count(None) / max(1, len(rows)), "random ones" if self.bound else "zeros"
-        log.info(f"word vectors: {len(self.words):,}, {self.dim} dimensions; {share:.2%} of tokens have none: {given}.")
 
 
 class LearntWords(nn.Layer):
@@ -341,18 +335,13 @@ class TokenInputs(nn.Layer):
         return (x * mask.unsqueeze(-1)).sum(axis=1) / mask.sum(axis=1, keepdim=True).clip(1)
 
     @paddle.no_grad()
-    def standardise(self, batches: Iterable[Rows], maxima: bool = False) -> None:
-        """Set the statistics of ELMo's layers and the file's vectors to those of tokens or, if pooled, of rows' means.
-
-        maxima: to those of rows' maxima, for a network that reads these.
-        """
+    def standardise(self, batches: Iterable[Rows]) -> None:
+        """Set the statistics of ELMo's layers and the file's vectors to those of tokens or, if pooled, of rows' means."""
         totals = [np.zeros((3, *part.mean.shape)) for part in self.statistics]  # number, sum, sum of squares
         for rows in batches:
             for layers, total in zip(self._fixed(rows, standardised=False), totals, strict=True):
                 x = np.stack([layer.numpy() for layer in layers]).astype(np.float64)
-                if maxima:
-                    x = np.where(rows.mask[..., None] > 0, x, -np.inf).max(axis=2)[:, rows.lengths > 0]
-                elif not self.pool:
+                if not self.pool:
                     x = x[:, rows.mask > 0]  # (L, n, D)
                 total += np.stack([np.full_like(total[0], x.shape[1]), x.sum(axis=1), (x**2).sum(axis=1)])
         for part, (number, sums, squares) in zip(self.statistics, totals, strict=True):
@@ -364,11 +353,6 @@ class TokenInputs(nn.Layer):
     def penalty(self) -> paddle.Tensor:
         """The penalty on the weights of mixed layers, which pulls these towards equal ones."""
         return self.settings.elmo_l2_coef * sum(((mix.scalars**2).sum() for mix in self.mixes), paddle.zeros([]))
-
-    def mix_weights(self) -> dict[str, dict[str, list[float] | float]]:
-        """The weights of ELMo's mixed layers, which sum to 1, and gamma, by place."""
-        pairs, softmax = zip(self.elmo_at, self.mixes, strict=False), nn.functional.softmax  # concatenated: no mix
-        return {at: {"layers": softmax(mix.scalars).tolist(), "gamma": mix.gamma.item()} for at, mix in pairs}
 
 
 class _Statistics(nn.Layer):

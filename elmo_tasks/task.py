@@ -151,11 +151,8 @@ class Task(Generic[S]):
 
     def prepare(self, train: Sequence[Any]) -> None:
         """Set what the network takes from the training data, whose ELMo vectors are cached."""
-        rows = self.rows(train)
         if self.network.inputs.words:
-            self.network.inputs.words.count(chain.from_iterable(rows.tokens))
-        if self.vectors:
-            self.vectors.log_coverage(chain.from_iterable(rows.units))
+            self.network.inputs.words.count(chain.from_iterable(self.rows(train).tokens))
 
     def collate(self, examples: Sequence[Any]) -> Any:
         """Make a batch of examples, with what they should be predicted as if the network is in training."""
@@ -256,7 +253,7 @@ class Task(Generic[S]):
         if inputs.elmo and not self.pretrained.layer:
             inputs.elmo.clear_cache()  # of the training texts: it may hold gigabytes
         sizes = {name: len(part) for name, part in data.items()}
-        values = {"epoch": state.best_epoch, "seconds": state.seconds, "sizes": sizes, "mixes": inputs.mix_weights()}
+        values = {"epoch": state.best_epoch, "seconds": state.seconds, "sizes": sizes}
         values |= {part: score.to_dict() for part, score in self.results.items()}
         self.scores = values | {"summary": {part: score.summary for part, score in self.results.items()}}
         if folder:

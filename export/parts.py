@@ -146,23 +146,10 @@ def text_vectors(batch: Sentences, x: Array, head: nn.Layer) -> Array:
     if isinstance(head, heads.Attention):
         weights = ops.softmax(ops.reshape(linear(ops, x, head.score), [batch.rows, -1]) + padding)
         return ops.reshape(ops.product(ops.reshape(weights, [batch.rows, 1, -1]), x), [-1, head.dim])
-    if isinstance(head, heads.LSTM):
-        x = recurrent(batch, x, head.lstm)
-    elif isinstance(head, heads.CNN):
-        widths = zip(heads.CNN_WIDTHS, head.filters, strict=True)
-        x = ops.concat([_text_windows(batch, x, layer, width) for width, layer in widths], axis=2)
+    x = recurrent(batch, x, head.lstm)
     has_tokens = ops.cast(ops.max(batch.mask, axis=1), "float32")
     maxima = ops.max(x + ops.reshape(padding, [batch.rows, batch.steps, 1]), axis=1)
     return maxima * ops.reshape(has_tokens, [-1, 1])
-
-
-def _text_windows(batch: Sentences, x: Array, layer: nn.Linear, width: int) -> Array:
-    """Apply the layer, rectified, to the `width` tokens around each of x (B, T, F). (B, T, H)"""
-    ops, dim = batch.ops, layer.weight.shape[0] // width
-    before, after = (ops.zeros([batch.rows, n, dim], "float32") for n in (width // 2, width - 1 - width // 2))
-    x = ops.transpose(ops.concat([before, x, after], axis=1), [0, 2, 1])
-    x = ops.transpose(windows(ops, x, layer, width), [0, 2, 1])
-    return ops.relu(x + ops.weight(layer.bias.numpy()))
 
 
 def biaffine(batch: Sentences, x: Array, y: Array, layer: Biaffine) -> Array:

@@ -84,7 +84,7 @@ class Classifier(Task[ClassifierSettings]):
         super().prepare(train)
         self.network.eval()
         batches = sentence_batches(train, self.batch_size, self.batch_tokens, len(train), self.length)
-        self.network.inputs.standardise((self.rows(batch) for _, batch in batches), maxima=self.settings.head == "max")
+        self.network.inputs.standardise(self.rows(batch) for _, batch in batches)
         if self.settings.class_weights == "balanced":
             counts = np.bincount([self.label_ids[text.label] for text in train], minlength=len(self.classes))
             weights = len(train) / (len(counts) * counts.clip(1))

@@ -55,7 +55,8 @@ class TextReader:
         """The texts of a file, of a table, or of a pair of texts and labels. name: of the argument."""
         texts, is_file = [], isinstance(data, str | Path)
         if is_file or records.is_table(data):
-            for where, record in self._records(Path(data)) if is_file else records.table_records(data, name):
+            given = self._records(Path(data), self.data_format) if is_file else records.table_records(data, name)
+            for where, record in given:
                 text, label, *text2 = self._names(record, where)
                 values = [value_of(record, column, where) for column in (text, *text2)]
                 texts.append(as_text(values, where, value_of(record, label, where)))
@@ -69,8 +70,8 @@ class TextReader:
 
     def read_unlabelled(self, path: Path | None, pairs: bool) -> Iterator[Text]:
         """Yield the texts of a file, or of standard input: of its lines, or of records without labels."""
-        if path and (self.data_format or records.ending(path)) in FORMATS:
-            for where, record in self._records(path):
+        if path and records.ending(path) in FORMATS:
+            for where, record in self._records(path, ""):
                 names = self._names(record, where, [0, 2] if pairs else [0])
                 yield as_text([value_of(record, name, where) for name in names], where)
             return
@@ -78,11 +79,11 @@ class TextReader:
             line = line if line.strip() or not pairs else "\t"
             yield as_text(line.split("\t") if pairs else line, f"{path or 'standard input'}:{number}")
 
-    def _records(self, path: Path) -> Iterator[records.Record]:
+    def _records(self, path: Path, data_format: str) -> Iterator[records.Record]:
         names = self.columns or [name for names in USUAL for name in names]
         is_numbered = all(map(str.isdecimal, names))
         unnamed = () if self.columns else [usual[0] for usual in USUAL]
-        return records.read_records(path, () if is_numbered else names, self.data_format, unnamed)
+        return records.read_records(path, () if is_numbered else names, data_format, unnamed)
 
     def _names(self, record: Mapping[str, Any], where: str, roles: Sequence[int] = (0, 1, 2)) -> list[str]:
         """The columns of a record. roles: text, label, second text."""

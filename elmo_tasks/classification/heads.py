@@ -8,14 +8,6 @@ from elmo_core.network.char_cnn import Maximum
 
 nn = paddle.nn
 
-CNN_WIDTHS = (3, 4, 5)  # Kim (2014)
-
-
-def max_over_tokens(x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
-    """The maximum over the tokens, (B, T, H) to (B, H)."""
-    mask = mask.unsqueeze(-1)
-    return Maximum.apply(x * mask - 1e9 * (1 - mask), 1) * mask.max(axis=1)
-
 
 class Head(nn.Layer):
     """Subclasses compute (B, H) from x (B, T, D) and its mask (B, T). size: of what is trained in them."""
@@ -30,13 +22,6 @@ class Mean(Head):
 
     def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
         return x
-
-
-class Max(Head):
-    """The maximum of each dimension."""
-
-    def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
-        return max_over_tokens(x, mask)
 
 
 class Attention(Head):
@@ -60,24 +45,9 @@ class LSTM(Head):
 
     def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
         lengths = mask.sum(axis=1).clip(min=1).astype("int64")
-        return max_over_tokens(self.lstm(x, sequence_length=lengths)[0], mask)
+        states, _ = self.lstm(x, sequence_length=lengths)  # (B, T, H)
+        mask = mask.unsqueeze(-1)
+        return Maximum.apply(states * mask - 1e9 * (1 - mask), 1) * mask.max(axis=1)
 
 
-class CNN(Head):
-    """The maximum over `size` rectified filters of each of CNN_WIDTHS. Beyond a text there are zeros."""
-
-    def __init__(self, dim: int, size: int):
-        super().__init__(size * len(CNN_WIDTHS), size)
-        self.filters = nn.LayerList(nn.Linear(width * dim, size) for width in CNN_WIDTHS)
-
-    def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
-        x, results = x.transpose([0, 2, 1]), []  # (B, D, T)
-        for width, filters in zip(CNN_WIDTHS, self.filters, strict=True):
-            weight = filters.weight.reshape([width, x.shape[1], -1]).transpose([2, 1, 0])
-            padded = nn.functional.pad(x, [width // 2, width - 1 - width // 2], data_format="NCL")
-            filtered = nn.functional.relu(nn.functional.conv1d(padded, weight, filters.bias))  # (B, H, T)
-            results.append(max_over_tokens(filtered.transpose([0, 2, 1]), mask))
-        return paddle.concat(results, axis=1)
-
-
-HEADS = {"mean": Mean, "max": Max, "attention": Attention, "lstm": LSTM, "cnn": CNN}
+HEADS = {"mean": Mean, "attention": Attention, "lstm": LSTM}

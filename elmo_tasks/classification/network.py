@@ -53,12 +53,10 @@ class ClassifierSettings(TrainingSettings, WordSettings, ELMoSettings, TextSetti
     )
     word_vectors_trainable: bool = setting(False, "fine-tune the word vectors", needs="word_vectors", group="words")
     word_dim: int = default(WordSettings, "word_dim", 0)
-    head: Literal["mean", "max", "attention", "lstm", "cnn"] = setting(
+    head: Literal["mean", "attention", "lstm"] = setting(
         "lstm", "how a text's token vectors become one", choices=tuple(HEADS)
     )
-    head_dim: int = setting(
-        128, "size of the LSTM in each direction; of the CNN, filters of each width", below=MAX_SIZE, minimum=1
-    )
+    head_dim: int = setting(128, "size of the LSTM in each direction", below=MAX_SIZE, minimum=1)
     hidden_dim: int = setting(64, "layer before the classes; 0: none", below=MAX_SIZE, minimum=0)
     dropout: float = setting(0.5, "dropout before the classes", below=1)
     epochs: int = setting(

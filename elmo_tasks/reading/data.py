@@ -178,17 +178,15 @@ def question_groups(window: Window, questions: list[Text], spans: Sequence = ())
 def training_groups(
     passages: Sequence[Passage], max_seq_len: int, doc_stride: int, no_answer: bool = False
 ) -> list[QuestionGroup]:
-    """Windows that contain an answer, each with the questions answered there. Logs how many answers are unusable.
+    """Windows that contain an answer, each with the questions answered there. Logs how many answers are in no window.
 
     no_answer: all windows, with all questions; those that are not answered there have NO_ANSWER.
     """
-    groups, trained, n_inexact, n_missing, n_too_long = [], set(), 0, 0, 0
+    groups, trained, n_too_long = [], set(), 0
     for passage in passages:
         spans = ((question, passage.span(question)) for question in passage.questions)
         answered = [(question.id, question.content, span) for question, span in spans if span]
         without = [(question.id, question.content, None) for question in passage.questions if not question.answers]
-        n_missing += len(passage.questions) - len(without) - len(answered)
-        n_inexact += sum(not span.exact for *_, span in answered)
         for window in windows(passage.content, max_seq_len, doc_stride):
             asked = [(id, text, _span_in(window, span)) for id, text, span in answered + without * no_answer]
             inside = [item for item in asked if item[2] != NO_ANSWER]
@@ -198,10 +196,8 @@ def training_groups(
         n_too_long += sum(id not in trained for id, *_ in answered)
     if not trained:
         raise UserError("No question to train on: no answer occurs in its passage.")
-    faults = (
-        f"begin or end within a word: {n_inexact:,}, not in their passage: {n_missing:,}, in no window: {n_too_long:,}"
-    )
-    log.info(f"{format_count(len(trained), 'questions')} with an answer to train on. Answers that {faults}")
+    trained_on = f"{format_count(len(trained), 'questions')} with an answer to train on"
+    log.info(f"{trained_on}. Answers that are in no window: {n_too_long:,}")
     return groups
 
 

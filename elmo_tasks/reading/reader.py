@@ -69,8 +69,7 @@ class Reader(Task[ReaderSettings]):
         return Rows([], [text.sentences for example in examples for text in example.texts])
 
     def prepare(self, train: Sequence[QuestionGroup]) -> None:
-        if self.vectors:
-            self.vectors.log_coverage(token for group in train for token in group.window.tokens)
+        """Count no words: rare ones are not in the vocabulary."""
 
     def collate(self, examples: Sequence[QuestionGroup]) -> Batch:
         return make_batch(examples)

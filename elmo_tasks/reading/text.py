@@ -17,11 +17,10 @@ TIE = 1e-4  # scores closer than this are equal: processors differ in the last d
 
 
 class TokenSpan(NamedTuple):
-    """Tokens from first to last, both included. exact: the characters looked up begin and end at token boundaries."""
+    """Tokens from first to last, both included."""
 
     first: int
     last: int
-    exact: bool
 
 
 @dataclass(frozen=True)
@@ -58,10 +57,7 @@ class Text:
     def token_span(self, begin: int, end: int) -> TokenSpan | None:
         """The tokens that share characters with text[begin:end]."""
         indices = np.flatnonzero((self.offsets[:, 0] < end) & (self.offsets[:, 1] > begin))
-        if not len(indices):
-            return None
-        first, last = int(indices[0]), int(indices[-1])
-        return TokenSpan(first, last, self.offsets[first, 0] >= begin and self.offsets[last, 1] <= end)
+        return TokenSpan(int(indices[0]), int(indices[-1])) if len(indices) else None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from elmo_tasks.tagging.viterbi import best_paths
 nn = paddle.nn
 
 FORBIDDEN_SCORE = -1e4  # of a forbidden transition
+LEARNING_RATE = 0.2  # as a share of the network's
 
 
 class LinearChainCRF(nn.Layer):
@@ -18,13 +19,12 @@ class LinearChainCRF(nn.Layer):
     Letters: B sentences, T steps, K labels. Emissions beyond a sentence's length are ignored.
     forbidden: (K + 1, K) bool, whether label j cannot follow label i or, in the last row, be first; for decoding only.
     forbidden_last: (K,) bool, whether a label cannot be last.
-    learning_rate: factor on the optimizer's learning rate.
     """
 
-    def __init__(self, forbidden: np.ndarray, forbidden_last: np.ndarray, learning_rate: float = 1.0):
+    def __init__(self, forbidden: np.ndarray, forbidden_last: np.ndarray):
         super().__init__()
         n_labels = len(forbidden_last)
-        attribute = paddle.ParamAttr(initializer=nn.initializer.Uniform(-0.1, 0.1), learning_rate=learning_rate)
+        attribute = paddle.ParamAttr(initializer=nn.initializer.Uniform(-0.1, 0.1), learning_rate=LEARNING_RATE)
         self.transitions = self.create_parameter([n_labels, n_labels], attr=attribute)  # (from, to)
         self.start = self.create_parameter([n_labels], attr=attribute)
         self.stop = self.create_parameter([n_labels], attr=attribute)

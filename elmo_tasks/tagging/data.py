@@ -58,11 +58,10 @@ class SentenceReader:
     splitter: PieceSplitter = field(default_factory=lambda: PieceSplitter((), whole=True))  # of tagged words
 
     def __post_init__(self):
-        columns, names = self.settings.columns, self.settings.label_names
+        columns = self.settings.columns
         self.columns = columns.split(",") if isinstance(columns, str) else columns
         if self.columns is not None and len(self.columns) != 2:
             raise UserError(f"`columns` is {columns!r}, expected two: of the tokens, and of the labels.")
-        self.names = list(read_lines(names)) if isinstance(names, str | Path) else list(names or ())
 
     def read(self, data: Any, name: str) -> list[Sentence]:
         """The sentences of a file, of a table, or of a pair of sentences and labels. name: of the argument."""
@@ -78,17 +77,6 @@ class SentenceReader:
             raise UserError(f"{name}: there are no sentences with tokens.")
         return sentences
 
-    def read_unlabelled(self, path: Path) -> list[str | list[str]]:
-        """The texts, or the tokens of sentences, of a file. Labels are left out, if it has any."""
-        format_name, token = self.format_of(path), str(self.columns[0]) if self.columns else ""
-        if format_name in ("json", "jsonl"):
-            values = list(records.read_records(path, (), format_name))
-            if all(isinstance(record.get(token or "text"), str) for _, record in values):
-                return [record[token or "text"] for _, record in values]
-            return [list(check_sentence(value_of(record, token or "tokens", where), 0)) for where, record in values]
-        self.columns = self.columns or ((1, None) if format_name == "conllu" else (0, None))
-        return [sentence.tokens for sentence in self._read_file(path)]
-
     def format_of(self, path: Path) -> str:
         return self.settings.data_format or BY_ENDING.get(records.ending(path), "columns")
 
@@ -103,24 +91,16 @@ class SentenceReader:
         return (make(line, f"{path}:{k}") for k, line in enumerate(read_lines(path), 1))
 
     def _sentence(self, tokens: Sequence[str], labels: Any, where: str) -> Sentence:
-        """Check tokens and labels. A label that is a number gets its name, if names are set."""
+        """Check tokens and labels."""
         if len(tokens) != len(labels):
             raise UserError(f"{where}: {len(tokens)} tokens and {len(labels)} labels, expected as many.")
         tokens = [check_text(token, f"{where}, token {k}", "token") for k, token in enumerate(tokens)]
-        return Sentence(tokens, [self._label(x, f"{where}, token {k}") for k, x in enumerate(labels)], where)
-
-    def _label(self, value: Any, where: str) -> Label:
-        label = check_label(value, where)
-        if not self.names or isinstance(label, str):
-            return label
-        if not 0 <= label < len(self.names):
-            raise UserError(f"{where}: the label {label} has no name. `label_names` has {len(self.names)}.")
-        return self.names[label]
+        return Sentence(tokens, [check_label(x, f"{where}, token {k}") for k, x in enumerate(labels)], where)
 
     def _read_columns(self, path: Path, is_conllu: bool) -> Iterator[Sentence]:
         try:
             pair = self.columns or ((1, 3) if is_conllu else (0, -1))
-            token, label = (None if column is None else int(column) for column in pair)
+            token, label = map(int, pair)
         except ValueError as error:
             raise UserError(f"{path} has columns: `columns` are numbers, not {self.columns}.") from error
         tokens, labels, first = [], [], 0
@@ -134,14 +114,11 @@ class SentenceReader:
                 continue
             where, first = f"{path}:{number}", first if tokens else number
             columns = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
-            n, required = len(columns), [k for k in (token, label) if k is not None]
-            if not all(-n <= k < n for k in required) or len({k % n for k in required}) < len(required):
+            n = len(columns)
+            if not (-n <= token < n and -n <= label < n) or token % n == label % n:
                 raise UserError(f"{where}: found {line!r:.60}, expected a token in column {token}, a label in {label}.")
             tokens.append(re.sub(r"\s+", "_", columns[token].strip(" ")) or "_")
-            if label is not None:
-                text = columns[label].strip()
-                is_number = self.names and text.isdecimal() and text not in self.names
-                labels.append(self._label(int(text) if is_number else text, where))
+            labels.append(check_label(columns[label], where))
 
     def _tagged(self, line: str, where: str) -> Sentence:
         """The words of a line, split into pieces with labels in LAC's scheme."""

@@ -39,9 +39,6 @@ class TaggerSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings)
         group="data",
         metavar="TOKEN,LABEL",
     )
-    label_names: str | Path | Sequence[str] | None = setting(
-        None, "names of labels that are numbers, one per line", of=LIST_OR_FILE, group="data", metavar="FILE"
-    )
     pieces: str | Path | None = setting(
         None, "vocabulary whose entries the words of `word/TAG` are split into", of=FILE, group="data", metavar="FILE"
     )
@@ -62,7 +59,6 @@ class TaggerSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings)
     hidden_dim: int = setting(256, "size of a GRU", below=MAX_SIZE, minimum=1)
     n_layers: int = setting(2, "bidirectional layers", below=101, minimum=1)
     dropout: float = setting(0.5, "dropout of the network", below=1)
-    crf_lr_factor: float = setting(0.2, "factor on the CRF's learning rate", above=0, group="training")
 
 
 @dataclass
@@ -82,7 +78,7 @@ class TaggerNetwork(nn.Layer):
         self.recurrent = nn.GRU(inputs.dim, hidden, settings.n_layers, direction="bidirect", dropout=settings.dropout)
         at_output = inputs.elmo_dim if "output" in inputs.elmo_at else 0
         self.emission = nn.Linear(2 * hidden + at_output, len(labels))
-        self.crf = LinearChainCRF(*forbidden_transitions(labels, settings.scheme), settings.crf_lr_factor)
+        self.crf = LinearChainCRF(*forbidden_transitions(labels, settings.scheme))
         self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, rows: Rows) -> paddle.Tensor:

@@ -66,7 +66,7 @@ class Tagger(Task[TaggerSettings]):
         user_dict = Segmenter.from_file(settings.user_dict).entries if settings.user_dict else None
         if user_dict and lang != "zh" and settings.unit != "jieba":
             raise UserError("`user_dict` has no effect without `lang=zh` or `unit=jieba`.")
-        settings = replace(settings, scheme=scheme, lang=lang, user_dict=user_dict, label_names=reader.names or None)
+        settings = replace(settings, scheme=scheme, lang=lang, user_dict=user_dict)
         data = with_dev(data, settings)
         parts = {**make_parts(data["train"], settings), "pieces": pieces}
         labels = parts["labels"]

@@ -204,7 +204,7 @@ def heads(tmp_path_factory):
     for name, file, more in (
         ("texts", "texts", []),
         ("raw texts", "texts", ["--lang=en", "--max_seq_len=9"]),
-        ("raw pairs", "pairs", ["--lang=en", "--max_seq_len=9", "--head=cnn", "--head_dim=5"]),
+        ("raw pairs", "pairs", ["--lang=en", "--max_seq_len=9", "--head_dim=5"]),
     ):
         files = [f"--{part}_file={folder / file}.tsv" for part in ("train", "dev", "test")]
         run_finetune.main([*quick, *files, *more, f"--save_dir={folder / f'head of {name}'}"])
@@ -232,7 +232,7 @@ def random_classifier(folder: Path, pairs: bool = False, **settings) -> Classifi
         *({"head": head, "pairs": pairs} for head in HEADS for pairs in (False, True)),
         {"head": "mean", "layers": "mix"},
         {"head": "lstm", "layers": "mix:0,2", "elmo_trainable": True},
-        {"head": "cnn", "layers": "top", "hidden_dim": 0},
+        {"head": "lstm", "layers": "top", "hidden_dim": 0},
         {"head": "mean", "word_dim": 3, "char_cnn": True},
     ],
 )
@@ -323,7 +323,7 @@ def predicted(kind: str, lines: list[str], tmp_path: Path, heads: Path) -> tuple
     script, flags = run_finetune, [f"--input={file}", f"--output={output}", "--output_format=json"]
     if kind in ("tagger", "lac", "jieba"):
         random_tagger(tmp_path, **{"lac": LAC, "jieba": JIEBA}.get(kind, {}))
-        script, flags, model = run_tag, [*flags, "--data_format=text"], tmp_path / "tagger"
+        script, flags, model = run_tag, flags, tmp_path / "tagger"
     script.main(["predict", f"--model_dir={model}", *flags])
     return model, [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from elmo_core.machine.runtime import paddle
-from elmo_tasks.classification.heads import CNN_WIDTHS, HEADS
+from elmo_tasks.classification.heads import HEADS
 
 LENGTHS, DIM, SIZE = (5, 1, 0, 7), 6, 3
 
@@ -15,18 +15,15 @@ def sigmoid(x):
 
 def reference(head, name: str, rows: list[np.ndarray]) -> np.ndarray:
     """The head's result (B, H) in float64, text by text."""
-    dim = len(rows[0][0])
     weights = {key: value.numpy().astype(np.float64) for key, value in head.state_dict().items()}
     results = []
     for x in rows:  # (n, D)
         if not len(x):
             results.append(np.zeros(head.dim))
-        elif name == "max":
-            results.append(x.max(axis=0))
         elif name == "attention":
             scores = np.exp(x @ weights["score.weight"])  # (n, 1)
             results.append((scores / scores.sum() * x).sum(axis=0))
-        elif name == "lstm":
+        else:
             directions = []
             for suffix, order in (("", 1), ("_reverse", -1)):
                 w, u, b, c = (
@@ -40,14 +37,6 @@ def reference(head, name: str, rows: list[np.ndarray]) -> np.ndarray:
                     states.append(h)
                 directions.append(np.max(states, axis=0))
             results.append(np.concatenate(directions))
-        else:
-            parts = []
-            for k, width in enumerate(CNN_WIDTHS):
-                padded = np.concatenate([np.zeros((width // 2, dim)), x, np.zeros((width, dim))])
-                windows = np.stack([padded[t : t + width].ravel() for t in range(len(x))])
-                filtered = windows @ weights[f"filters.{k}.weight"] + weights[f"filters.{k}.bias"]
-                parts.append(np.maximum(filtered, 0).max(axis=0))
-            results.append(np.concatenate(parts))
     return np.stack(results)
 
 
