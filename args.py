@@ -180,9 +180,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--model_size", **sizes)
     text = "character CNN filters as width:number, e.g. 1:32,2:64"
     group.add_argument("--filters", type=_filters, metavar="W:N,...", help=text)
-    add_settings(group, ELMoConfig, omit=["use_skip_connections"])
-    options = {"action": "store_const", "const": False, "help": "do not add each layer's input to its output"}
-    group.add_argument("--no_skip_connections", dest="use_skip_connections", **options)
+    add_settings(group, ELMoConfig)
     group.set_defaults(**dict.fromkeys(_model_fields()))
 
 

@@ -2,7 +2,6 @@
 
     python convert.py list --language German
     python convert.py get allennlp-small
-    python convert.py get allennlp-small --addresses
     python convert.py get allennlp-small --from options.json weights.hdf5
     python convert.py import options.json weights.hdf5 softmax.hdf5 --vocab vocab.txt --output DIR
     python convert.py import 195.zip --output DIR
@@ -56,7 +55,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     get.add_argument("name", metavar="NAME", help="a name shown by list")
     local_files = "files downloaded in advance, or a folder or archive with them"
     get.add_argument("--from", dest="local_files", type=Path, nargs="+", default=[], metavar="FILE", help=local_files)
-    get.add_argument("--addresses", action="store_true", help="describe the model and its files, without downloading")
 
     def command(name: str, help: str) -> argparse.ArgumentParser:
         subparser = commands.add_parser(name, help=help)
@@ -112,16 +110,7 @@ def print_table(rows: Sequence[Sequence[str]]) -> None:
 
 
 def get_published(args: argparse.Namespace) -> None:
-    if not args.addresses:
-        print(published.install(args.name, args.local_files))
-        return
-    model = published.find(args.name)
-    rows = {name: getattr(model, name) for name in ("language", "text", "tokens", "size", "licence", "source", "note")}
-    for name, value in {**rows, "installed in": model.is_installed and model.folder}.items():
-        if value:
-            print(f"{name:13} {value}")
-    for mirrors in model.addresses:
-        print("\n  or ".join(map(published.mirrored, mirrors)))
+    print(published.install(args.name, args.local_files))
 
 
 def import_model(args: argparse.Namespace) -> None:

@@ -537,7 +537,6 @@ class ELMoEmbedder(Encoder):
     surprisal = language_model.surprisal
     iter_surprisal = language_model.iter_surprisal
     compare = language_model.compare
-    similar = language_model.similar
     most_similar = language_model.most_similar
 
 

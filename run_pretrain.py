@@ -44,7 +44,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     run.add_argument("--exchange", choices=("float32", "bfloat16"), default="float32", help=exchange)
     names = ("epochs", "max_steps", "log_freq", "eval_freq", "patience", "accumulate")
     arguments.add_settings(run, PretrainingSettings, *names)
-    run.add_argument("--plot", action="store_true", help="plot the perplexities into loss.png at the end")
     arguments.add_settings(run, FixedSettings, "precision")
     files = parser.add_argument_group("checkpoints")
     files.add_argument("--save_dir", **arguments.DIR, default=Path("checkpoints"), help="folder of the checkpoints")
@@ -222,8 +221,6 @@ def log_end(args: argparse.Namespace, trainer: Trainer, is_complete: bool) -> No
         evaluations = f"{format_count(progress.without_gain, 'evaluations')} without improvement"
         log.info(f"step {progress.step:,}: {evaluations}; best perplexity {progress.best:.2f}")
     log.info(f"saved         {args.save_dir / str(progress.step)}, also named {args.save_dir / 'final'}")
-    if args.plot and trainer.ranks.is_main:
-        log.info(f"plotted       {trainer.folder.plot()}")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ class ELMoConfig:
     )
     cell_dim: int = setting(4096, "LSTM cell size", below=MAX_SIZE, metavar="H", minimum=1)
     n_layers: int = setting(2, "LSTM layers", metavar="L", below=101, aliases=("num_layers",), minimum=1)
-    use_skip_connections: bool = setting(True, "do not add each layer's input to its output")
+    use_skip_connections: bool = setting(True)
     cell_clip: float = setting(3.0, "clip LSTM cells to +-X; 0: off", below=MAX_FLOAT)
     proj_clip: float = setting(3.0, "clip LSTM outputs to +-X; 0: off", below=MAX_FLOAT)
     forget_bias: float = setting(1.0, "bias added to the LSTM forget gate", minimum=-MAX_FLOAT, below=MAX_FLOAT)

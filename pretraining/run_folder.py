@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from elmo_core.display.figures import figure_file
 from elmo_core.files import disk
 from elmo_core.messages import UserError, join_names, log
 from elmo_core.text.text_files import read_lines
@@ -105,23 +104,6 @@ class RunFolder:
                 file.write(json.dumps({"event": event, "step": step, **values}) + "\n")
         except OSError as error:
             log.warning(f"{self.path / LOG} could not be written: {error.strerror}. Training continues.")
-
-    def plot(self) -> Path:
-        """Plot the perplexities in log.jsonl against the steps, as loss.png."""
-        path, events = self.path / "loss.png", _read_log(self.path)
-        with figure_file(path, (8, 5)) as figure:
-            axes = figure.subplots()
-            for event, marker in (("training", ""), ("evaluation", "o")):
-                lines = [line for line in events if line["event"] == event]
-                for key in lines[-1] if lines else ():
-                    if key.startswith(("forward", "backward")):
-                        steps, values = zip(*((line["step"], line[key]) for line in lines if key in line), strict=True)
-                        axes.plot(steps, values, label=f"{event}: {key.replace('_', ' ')}", marker=marker)
-            axes.set(xlabel="step", ylabel="perplexity", yscale="log")
-            axes.legend()
-            axes.grid(alpha=0.3)
-            figure.tight_layout()
-        return path
 
 
 def _read_log(folder: Path) -> list[dict]:

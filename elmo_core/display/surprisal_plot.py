@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo_core.checks import describe
-from elmo_core.display.figures import DPI, figure_file, font_families
+from elmo_core.display.figures import DPI, figure_file
 from elmo_core.display.terminal import printable, truncate
 from elmo_core.messages import UserError
 from elmo_core.network.surprisal import Surprisals
@@ -21,19 +21,13 @@ ABOUT = (
 )
 
 
-def check_plot(path: Path) -> None:
-    """Raise, before anything is computed, if a plot with this name cannot be drawn."""
-    if path.suffix.lower() != ".png":
-        raise UserError(f"{path}: expected a name that ends in .png.")
-    font_families()
-
-
 def plot_surprisal(path: str | Path, sentences: Sequence[Surprisals]) -> None:
     """Draw sentences as PNG with their words shaded by surprisal in bits, as `ELMoEmbedder.surprisal` returns it."""
     path, sentences = Path(path), [sentences] if isinstance(sentences, Surprisals) else list(sentences)
     if not all(isinstance(records, Surprisals) for records in sentences):
         raise TypeError(f"found {describe(sentences)}, expected what `ELMoEmbedder.surprisal` returned.")
-    check_plot(path)
+    if path.suffix.lower() != ".png":
+        raise UserError(f"{path}: expected a name that ends in .png.")
     with figure_file(path, (WIDTH, 1)) as figure:
         placed, height = _lay_out(figure, sentences)
         figure.set_size_inches(WIDTH, height)

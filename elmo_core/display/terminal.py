@@ -11,9 +11,8 @@ def display_width(text: str) -> int:
 
 
 def pad(text: str, width: int) -> str:
-    """Fill up a text with spaces to a width in columns, on its left if the width is negative."""
-    spaces = " " * (abs(width) - display_width(text))
-    return spaces + text if width < 0 else text + spaces
+    """Fill up a text with spaces to a width in columns."""
+    return text + " " * (width - display_width(text))
 
 
 def truncate(text: str, room: int) -> str:

@@ -1,16 +1,6 @@
 """Nearest vectors by cosine. NumPy only."""
 
-from typing import NamedTuple
-
 import numpy as np
-
-
-class Neighbour(NamedTuple):
-    """An occurrence of a word, and its cosine with the one that was asked for."""
-
-    tokens: tuple[str, ...]
-    position: int
-    cosine: float
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:

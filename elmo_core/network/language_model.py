@@ -1,26 +1,21 @@
-"""Questions about words that an `ELMoEmbedder` answers: substitutes, surprisal, similar occurrences, similar words.
+"""Questions about words that an `ELMoEmbedder` answers: substitutes, surprisal, similar words.
 
 Shapes: P projection size, V vocabulary size.
 """
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 from tqdm.auto import tqdm
 
 from elmo_core.checks import check_number, check_sentence, check_sentences, checked
-from elmo_core.config import MAX_FLOAT
 from elmo_core.machine import products
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, log
-from elmo_core.network.cosines import Neighbour, nearest, unit
+from elmo_core.network.cosines import nearest, unit
 from elmo_core.network.layers import EncodedBatch, LayerChoice, Reading
 from elmo_core.network.surprisal import Comparison, Surprisals, difference, surprisals
-from elmo_core.text.corpus import Corpus
-from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import SPECIAL_TOKENS, restore_order
 
 
@@ -43,25 +38,24 @@ def substitutes(embedder, sentence: Sequence[str], position: int, k: int = 10) -
     return [(vocabulary[word], float(scores[word])) for word in order[:k]]
 
 
-def surprisal(embedder, sentences: Sequence[Sequence[str]], base: float = 2) -> list[Surprisals]:
-    """Return, per sentence, a `TokenSurprisal` for each token and one for the end: minus the log of its probability.
+def surprisal(embedder, sentences: Sequence[Sequence[str]]) -> list[Surprisals]:
+    """Return, per sentence, a `TokenSurprisal` for each token and one for the end: minus the log2 of its probability.
 
-    base: of the logarithm; 2: bits. A word outside the vocabulary has that of `<UNK>`, which stands for all of them:
+    A word outside the vocabulary has that of `<UNK>`, which stands for all of them:
     its record's `in_vocabulary` is false, and `total(unknown=False)` omits it from a sentence's sum.
     With carry_state=True the sentences are read as one text, as in pretraining, whatever the batch size.
     """
     sentences = check_sentences(sentences)
-    records = embedder.iter_surprisal(sentences, base)
+    records = embedder.iter_surprisal(sentences)
     return list(tqdm(records, total=len(sentences), unit=" sentences", disable=not embedder.progress))
 
 
-def iter_surprisal(embedder, sentences: Iterable[Sequence[str]], base: float = 2) -> Iterator[Surprisals]:
+def iter_surprisal(embedder, sentences: Iterable[Sequence[str]]) -> Iterator[Surprisals]:
     """Like `surprisal`, but lazy, for corpora of any size."""
-    check_number("base", base, 2, MAX_FLOAT)
     softmax, vocabulary = embedder.softmax_and_vocabulary()
 
     def results(batch: EncodedBatch, group: Sequence[Sequence[str]]) -> list[Surprisals]:
-        return surprisals(softmax, vocabulary, group, batch.layers[0], batch.packing, math.log(base))
+        return surprisals(softmax, vocabulary, group, batch.layers[0], batch.packing)
 
     carry = embedder.carry_state
     reading = Reading(_one_layer(embedder.config.n_layers), results, carry, rows=int(carry), tf32=False)
@@ -79,39 +73,6 @@ def compare(embedder, good: Sequence[Sequence[str]], bad: Sequence[Sequence[str]
     pairs = zip(records, records, strict=True)  # each takes two: a good sentence's and a bad one's
     progress = tqdm(pairs, total=len(good), unit=" pairs", disable=not embedder.progress)
     return list(itertools.starmap(difference, progress))
-
-
-def similar(
-    embedder,
-    sentence: Sequence[str],
-    position: int,
-    corpus: str | Path | Iterable[Sequence[str]],
-    k: int = 10,
-    layer: int | None = None,
-) -> list[Neighbour]:
-    """The k occurrences of a sentence's word in other sentences of a corpus that are nearest by cosine, nearest first.
-
-    position: of the word, from 0. corpus: sentences, or a file, folder or glob. layer: default the top.
-    """
-    sentence = _check_position(sentence, position)
-    check_number("k", k, 1, integer=True)
-    layer = embedder.config.n_layers if layer is None else layer
-    check_number("layer", layer, 0, embedder.config.n_layers, integer=True)
-    if isinstance(corpus, str | Path):
-        corpus = itertools.chain.from_iterable(map(read_sentences, Corpus(corpus).paths))
-    word, target = sentence[position], tuple(sentence)
-    others = (tuple(tokens) for tokens in checked(corpus) if word in tokens)
-    distinct = list(dict.fromkeys([target, *others]))
-    reading = Reading(_one_layer(layer), lambda batch, _: batch.arrays("float32", None))
-    arrays = restore_order(embedder.read(distinct, reading, embedder.token_table, embedder.device))
-    places, vectors = [], []
-    for tokens, array in zip(distinct, arrays, strict=True):
-        at = [index for index, token in enumerate(tokens) if token == word]
-        places += [(tokens, index) for index in at]
-        vectors += list(array[0, at])
-    vectors, allowed = unit(np.array(vectors)), np.array([tokens != target for tokens, _ in places])
-    found = nearest(vectors, vectors[places.index((target, position))], allowed, k)
-    return [Neighbour(*places[row], cosine) for row, cosine in found]
 
 
 def most_similar(embedder, word: str, topn: int = 10, words: Sequence[str] | None = None) -> list[tuple[str, float]]:

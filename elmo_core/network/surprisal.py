@@ -3,6 +3,7 @@
 Shapes: B sentences, T longest + 1, M predictions.
 """
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -65,9 +66,8 @@ def surprisals(
     sentences: Sequence[Sequence[str]],
     outputs: Sequence[paddle.Tensor],
     packing: Packing,
-    log_base: float,
 ) -> list[Surprisals]:
-    """The surprisals of a batch in units of `log_base` nats.
+    """The surprisals of a batch in bits.
 
     outputs: the top layer's, forward and backward (M, P), packed. A row's step k predicts its word k + 1.
     """
@@ -81,7 +81,7 @@ def surprisals(
     tasks = [partial(softmax.predictions, h, ids[at]) for h, ids in zip(outputs, targets, strict=True)]
     for direction, found in zip(values, run_in_parallel(tasks), strict=True):
         direction[(slice(None), *at)] = found
-    values[:, :2] /= log_base
+    values[:, :2] /= math.log(2)
     result = []
     for row, (sentence, ids) in enumerate(zip(sentences, words, strict=True)):
         n = len(ids)

@@ -26,7 +26,6 @@ class Counts:
     looked_up: int = 0  # tokens that were looked up in the vocabulary
     unknown: int = 0  # out-of-vocabulary tokens among them
     blank_lines: int = 0
-    windows_lines: int = 0  # lines ending in CR LF
     markers: int = 0  # <S> and </S> in the text, where they should not be
 
     @property
@@ -74,7 +73,6 @@ class Corpus:
             raise UserError(f"{where}: only blank lines ({counts.blank_lines:,}). Expected one sentence per line.")
         for number, things, advice in (
             (counts.blank_lines, "blank lines", "skipped"),
-            (counts.windows_lines, "Windows line ends", "accepted (CR LF)"),
             (counts.markers, "markers", "remove <S> and </S> from the text, they are added automatically"),
         ):
             if number:
@@ -104,7 +102,6 @@ def _count(text: str, vocabulary: Vocabulary | None) -> Counts:
         sentences=len(lines) - blank,
         tokens=len(tokens),
         blank_lines=blank,
-        windows_lines=text.count("\r\n"),
         markers=sum(tokens.count(marker) for marker in (BOS, EOS) if marker in text),
     )
     if vocabulary:

@@ -56,8 +56,6 @@ def choose_language(lang: str, texts: Iterable[str], words: Sequence[str] = ()) 
     """Return `lang`; if it is "auto", the texts' language. Warns if it does not suit them. words: see `recognise`."""
     texts = list(islice(texts, SAMPLE))
     found = recognise(texts, words)
-    if found in CHINESE and lang in (AUTO, *CHINESE):
-        warn_if_traditional("".join(texts), words)
     if lang == AUTO:
         log.info(f"language      {found}, recognised by the text")
         return found
@@ -78,29 +76,13 @@ def make_tokeniser(
     return Tokeniser(lang, Segmenter.from_file(user_dict) if user_dict else None)
 
 
-def is_traditional(text: str) -> bool:
-    """Tell whether Chinese text is traditional: more of its characters are in Big5 alone than in GB2312 alone."""
-    han = "".join(HAN.findall(text))
-    big5, gb2312 = (han.encode(name, "ignore").decode(name) for name in ("big5", "gb2312"))
-    n_both = len(big5.encode("gb2312", "ignore")) // 2
-    return len(big5) - n_both > max(len(gb2312) - n_both, 0.1 * len(han))
-
-
-def warn_if_traditional(text: str, words: Sequence[str] = ()) -> None:
-    """Warn if text is traditional, but the vocabulary of the model that reads it, or jieba's, is simplified."""
-    if is_traditional(text) and not is_traditional("".join(words[:SAMPLE])):
-        log.warning("The text is in traditional Chinese, the words in simplified. Convert it first: `opencc -c t2s`.")
-
-
 def warn_if_unreadable(source: Path | str, tokens: Iterable[str] | None = None, words: Sequence[str] = ()) -> None:
-    """Warn of tokens that are phrases of Chinese, or in traditional or foreign characters, unlike `words`.
+    """Warn of tokens that are phrases of Chinese, or in foreign characters, unlike `words`.
 
     source: a file, or the name of the tokens in the message. tokens: by default those of the file. words: see `recognise`.
     """
     tokens = chain.from_iterable(read_sentences(source)) if tokens is None else tokens
     sample = list(islice(tokens, SAMPLE))
-    if words:
-        warn_if_traditional("".join(sample), words)
     letters, alphabet = list(filter(str.isalpha, "".join(sample))), set("".join(words[:SAMPLE]))
     lengths = [n for n in (len(HAN.findall(token)) for token in sample) if n]
     if sum(lengths) > 4 * len(lengths) > 0.4 * len(sample):

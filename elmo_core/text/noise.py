@@ -49,15 +49,15 @@ def variants(word: str, kind: str) -> list[str]:
     return [word[:i] + new + word[end:] for i, end in parts for new in table.get(word[i:end], ())]
 
 
-def add_noise(words: Iterable[str], share: float, random: Random, kinds: Sequence[str] = KINDS) -> list[str]:
-    """Change a share of the words, each in one way: by any of the kinds that can, all equally likely.
+def add_noise(words: Iterable[str], share: float, random: Random) -> list[str]:
+    """Change a share of the words, each in one way: by any of KINDS that can, all equally likely.
 
     With the same random numbers, the words changed by a smaller share are among those changed by a larger one.
     """
     noisy = []
     for word in words:
         chosen, choice = random.random() < share, random.random()
-        ways = [found for kind in kinds if (found := variants(word, kind))] if chosen and word not in (BOS, EOS) else []
+        ways = [found for kind in KINDS if (found := variants(word, kind))] if chosen and word not in (BOS, EOS) else []
         if ways:
             which, rest = divmod(choice * len(ways), 1)
             ways = ways[int(which)]

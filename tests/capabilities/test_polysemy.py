@@ -153,27 +153,6 @@ def test_neighbours_are_the_nearest_by_layer(model, corpus, printed):
                 assert float(line[12:16]) == pytest.approx(cosines[other], abs=0.006)
 
 
-@pytest.mark.parametrize("layer", [1, None])
-def test_python_finds_the_same_neighbours(model, corpus, layer):
-    embedder = ELMoEmbedder(model, 2, device="cpu", layers="average", carry_state=True)
-    texts = list(dict.fromkeys(line for line in LINES if "bank" in line.split()))
-    arrays = ELMoEmbedder(model, device="cpu").encode([text.split() for text in texts])
-    vectors = np.stack([a[layer or -1, text.split().index("bank")] for text, a in zip(texts, arrays, strict=True)])
-    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
-    order = np.argsort(-(vectors @ vectors[1]))[1:]
-    tokens = texts[1].split()
-    for source in (corpus, [line.split() for line in LINES]):
-        found = embedder.similar(tokens, tokens.index("bank"), source, k=9, layer=layer)
-        assert [" ".join(one.tokens) for one in found] == [texts[k] for k in order]
-        assert [one.cosine for one in found] == pytest.approx(list(vectors[order] @ vectors[1]), abs=1e-5)
-        assert all(one.tokens[one.position] == "bank" for one in found)
-        assert embedder.similar(tokens, tokens.index("bank"), source, k=2, layer=layer) == found[:2]
-    assert embedder.similar(["only", "here"], 1, corpus) == []
-    for sentence, source in (("a bank", [["a", "bank"]]), (tokens, texts)):
-        with pytest.raises(TypeError, match="sentence 0: found str"):
-            embedder.similar(sentence, 1, source)
-
-
 def test_most_similar_words(model, caplog):
     embedder = ELMoEmbedder(model, device="cpu")
     words = ["river", "unheard", "苹果", "very"]

@@ -1,4 +1,4 @@
-"""Chinese words with a dictionary of one's own, and traditional characters."""
+"""Chinese words with a dictionary of one's own."""
 
 import copy
 import marshal
@@ -9,7 +9,6 @@ import jieba
 import pytest
 
 from elmo_core.messages import UserError
-from elmo_core.text.language import is_traditional, make_tokeniser
 from elmo_core.text.segmenter import Segmenter, segmenter
 from elmo_core.text.tokenise import Tokeniser
 
@@ -58,28 +57,6 @@ def test_a_broken_line_is_named(tmp_path, line):
 def test_words_that_jieba_cannot_find_are_counted(caplog):
     Segmenter(["云原生", "贝拉克·奥巴马", "《红楼梦》 3"]).cut(TEXT)
     assert "2 words" in caplog.text and "贝拉克·奥巴马" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("臺灣大學的學生們在圖書館裡讀書", True),
-        ("台湾大学的学生们在图书馆里读书", False),
-        ("李喆在北京堃泰大厦工作，说韩语", False),  # names that GB2312 lacks
-        ("他说“臺灣”二字的写法很多，现在一般写作台湾", False),
-        ("今天天很好", False),
-        ("a fine film", False),
-        ("", False),
-    ],
-)
-def test_traditional_text(text, expected):
-    assert is_traditional(text) == expected
-
-
-@pytest.mark.parametrize(("words", "warned"), [(["学习", "银行"], 1), (["學習", "銀行"], 0), ((), 1)])
-def test_a_model_of_simplified_chinese_warns_of_traditional_text(caplog, words, warned):
-    make_tokeniser("characters", ["臺灣大學的學生們在圖書館裡讀書"], words)
-    assert caplog.text.count("opencc") == warned
 
 
 def test_characters_have_the_sentences_of_chinese():
