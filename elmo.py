@@ -122,12 +122,11 @@ class BiLM(nn.Layer):
         word (1 .. n), counted from where it starts. read_final_marker: by each direction, which in pretraining only
         predicts it.
         """
-        packing = Packing.from_lengths(lengths if read_final_marker or choice.boundaries else lengths - 1)
+        packing = Packing.from_lengths(lengths if read_final_marker else lengths - 1)
         forward = index[packing.row, packing.step]
         backward = index[packing.row, lengths[packing.row] - 1 - packing.step]
         layers, state = self.lstm_layers(vectors, (forward, backward), packing, state, dropout, choice.max_layer)
-        n_tokens = lengths if choice.boundaries else lengths - 2
-        return EncodedBatch(choice.select(layers), packing, n_tokens, 1 - choice.boundaries), state
+        return EncodedBatch(choice.select(layers), packing, lengths - 2), state
 
     def forward(
         self, batch: LMBatch, state: BiLMState, candidates: Candidates, dropout: float = 0.0
@@ -243,7 +242,6 @@ class ELMo(Encoder, nn.Layer):
     l2_coef: weight of `l2_loss()`, a penalty on the mixes' scalars that the task adds to its loss.
     layers: mix (trained weights) | concat | average | top | a layer's number | mix or concat of some, e.g. "mix:0,2".
     pool: None (one vector per token), or the mean over each sentence's tokens.
-    keep_sentence_boundaries: also return the vectors of `<S>` and `</S>`, as if they were tokens of the sentence.
     word_dropout, layer_dropout: for a trainable biLM, the share of a batch's distinct words whose vectors are set to zero,
     and the dropout rate between layers.
     precision: see `ELMoEmbedder`.
@@ -262,7 +260,6 @@ class ELMo(Encoder, nn.Layer):
         pool: str | None = None,
         word_dropout: float = 0.0,
         layer_dropout: float = 0.0,
-        keep_sentence_boundaries: bool = False,
         precision: str = "float32",
     ):
         super().__init__()
@@ -275,7 +272,6 @@ class ELMo(Encoder, nn.Layer):
         check_option("pool", pool, (None, "mean"))
         folder = None if isinstance(params, tuple) else resolve_name(params)
         model = load_bilm(folder) if folder else _check_model(params)
-        self.keep_sentence_boundaries = keep_sentence_boundaries
         self.precision = chosen_precision(precision, paddle.get_device())
         self._choose(model, layers, ("mix", "concat", "sum"), pool)
         self.n_mixes, self.trainable, self.l2_coef = n_mixes, trainable, l2_coef
@@ -304,7 +300,7 @@ class ELMo(Encoder, nn.Layer):
             return self._cached_layers(sentences)
         self._oov_counter.update(list(itertools.chain.from_iterable(sentences)))
         batch = token_batch(sentences, self.config.input, self.vocabulary)
-        rows, steps = len(batch.lengths), int(batch.lengths.max(initial=2)) - 2 * (not self.keep_sentence_boundaries)
+        rows, steps = len(batch.lengths), int(batch.lengths.max(initial=2)) - 2
         if not rows * steps:
             shape = [rows, self.layer_dim] if self.pool else [rows, steps, self.layer_dim]
             return [paddle.zeros(shape)] * self.choice.n_layers, paddle.zeros([rows, steps])
@@ -319,7 +315,7 @@ class ELMo(Encoder, nn.Layer):
 
     def _cached_layers(self, sentences: list[Sequence[str]]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         arrays = [self.cached[tuple(tokens)] for tokens in sentences]  # each (layers, n, 2P), n = 1 if pooled
-        lengths = np.array([len(tokens) + 2 * self.keep_sentence_boundaries for tokens in sentences])
+        lengths = np.array(list(map(len, sentences)))
         mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.float32)
         if self.pool:
             layers = np.concatenate(arrays, axis=1).astype(np.float32)
@@ -353,7 +349,7 @@ class ELMo(Encoder, nn.Layer):
         distinct = [tokens for tokens in dict.fromkeys(map(tuple, checked(sentences))) if tokens not in self.cached]
         if not distinct:
             return
-        n_vectors = sum(1 if self.pool else len(tokens) + 2 * self.keep_sentence_boundaries for tokens in distinct)
+        n_vectors = len(distinct) if self.pool else sum(map(len, distinct))
         n_layers = self.choice.n_layers
         size = 4 * n_vectors * n_layers * self.layer_dim
         vectors = format_count(n_vectors, "sentences" if self.pool else "tokens")
@@ -378,8 +374,6 @@ class ELMo(Encoder, nn.Layer):
 
     def mix_weights(self, number: int = 0) -> dict[str, list[float] | float]:
         """Return the layer weights of a mix, which sum to 1, and its gamma."""
-        if number not in range(len(self.mixes)):
-            raise UserError(f"mix_weights({number}): n_mixes is {len(self.mixes)}; concatenated layers have no mix.")
         mix = self.mixes[number]
         return {"layers": nn.functional.softmax(mix.scalars).tolist(), "gamma": mix.gamma.item()}
 
@@ -398,7 +392,6 @@ class ELMoEmbedder(Encoder):
     pool: None (one vector per token), or the mean or max over each sentence's tokens.
     carry_state: start each row from the final state of the same row in the previous batch, as bilm-tf does, with sentences
     in input order. Every call starts from zero.
-    keep_sentence_boundaries: also return the vectors of `<S>` and `</S>`, as if they were tokens of the sentence.
     precision: of the operands of large products: float32; bfloat16, faster on processors and GPUs that have it, with vectors
     that differ in the third digit; or auto: bfloat16 if the processor or GPU has it.
     """
@@ -413,7 +406,6 @@ class ELMoEmbedder(Encoder):
         dtype: str = "float32",
         carry_state: bool = False,
         progress: bool = False,
-        keep_sentence_boundaries: bool = False,
         precision: str = "float32",
     ):
         check_number("batch_size", batch_size, 1, 2**31 - 1, integer=True)
@@ -423,7 +415,7 @@ class ELMoEmbedder(Encoder):
         self.precision = chosen_precision(precision, self.device)
         # resolved, because a folder's latest checkpoint may change
         self._folder = None if isinstance(params, tuple) else resolve_name(params)
-        self.keep_sentence_boundaries, self._layers, self.pool = keep_sentence_boundaries, layers, pool
+        self._layers, self.pool = layers, pool
         self.batch_size, self.dtype, self.carry_state, self.progress = batch_size, dtype, carry_state, progress
         with runtime.on_device(self.device):
             self._set_model(load_bilm(self._folder) if self._folder else _check_model(params))
@@ -512,11 +504,8 @@ class ELMoEmbedder(Encoder):
             return self.token_table.lookup(tokens)
 
     def shape(self, n: int) -> tuple[int, ...]:
-        """Return the shape for n tokens: (layers, n, dim), without n if pooled, without layers for a sum or concat.
-
-        With keep_sentence_boundaries, the array has n + 2 rows.
-        """
-        rows = [] if self.pool else [n + 2 if self.keep_sentence_boundaries else n]
+        """Return the shape for n tokens: (layers, n, dim), without n if pooled, without layers for a sum or concat."""
+        rows = [] if self.pool else [n]
         layers = [self.choice.n_layers] if self.choice.how == "each" else []
         return (*layers, *rows, self.dim)
 

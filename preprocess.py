@@ -89,14 +89,12 @@ def text(args: argparse.Namespace) -> None:
 
 def vocab(args: argparse.Namespace) -> None:
     """Write a vocabulary. Log its coverage of the text, tokens that will be truncated, and the next command."""
-    if args.max_size is not None and args.max_size <= len(SPECIAL_TOKENS):
-        raise UserError(f"--max_size {args.max_size}: expected {len(SPECIAL_TOKENS) + 1} or more, with special tokens.")
     paths = corpus_files(args)
     counts = count_tokens(paths)
     vocabulary = Vocabulary.frequent(counts, args.min_count, args.max_size)
     if not vocabulary.words:
         raise UserError(
-            f"no token has a count of {args.min_count}. Expected text with tokens separated by white space."
+            f"no token has a count of {args.min_count}, or --max_size has room for no word. Expected text with spaces."
         )
     warn_if_unreadable(paths[0])
     vocabulary.save(args.output)

@@ -147,8 +147,6 @@ def build_model(args: argparse.Namespace, source: Path | None) -> tuple[BiLM, Vo
         if given_vocabulary is None:
             raise UserError("--vocab_file is missing. `preprocess.py vocab` makes one from a corpus.")
         config = ELMoConfig.preset(size or arguments.MODEL_SIZE, vocab_size=len(given_vocabulary), **changes)
-        if ignored := [f"--{name}" for name in changes if not config.reads(name)]:
-            log.warning(f"--input={config.input} does not read {' '.join(ignored)}.")
         bilm = BiLM(config)
         if args.pretrained_word_embeddings:
             initialise_from_vectors(bilm, given_vocabulary, args.pretrained_word_embeddings)

@@ -49,9 +49,6 @@ def run(main: Callable[[], None]) -> None:
 
 
 def _open_streams() -> None:
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # None if the shell has closed it
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
     sys.stdout.reconfigure(errors="backslashreplace")  # for characters that the terminal cannot encode
 
 

@@ -69,12 +69,6 @@ class ELMoConfig:
     def to_dict(self) -> dict:
         return dataclasses.asdict(self)
 
-    def reads(self, field: str) -> bool:
-        """Return whether the model uses a field."""
-        if field in ("character_dim", "filters", "activation", "n_highway"):
-            return self.reads_characters
-        return field != "word_dim" or (self.reads_characters and self.reads_words)
-
     @property
     def reads_characters(self) -> bool:
         return "char" in self.input

@@ -59,8 +59,6 @@ class Options:
     def __post_init__(self):
         if self.lang == "none" and self.nfkc:
             raise UserError("nfkc has no effect with lang='none', which only splits text at white space.")
-        if self.max_tokens < self.min_tokens:
-            raise UserError(f"max_tokens is {self.max_tokens}: expected min_tokens ({self.min_tokens}) or more.")
         if self.dev_split == "last" and not self.dev_fraction:
             raise UserError("dev_split='last' needs a dev_fraction, for instance 0.01.")
         with suppress(LookupError, UnicodeError):

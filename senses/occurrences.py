@@ -151,11 +151,9 @@ def find_words(
 
 
 def _labels_in(corpus: Corpus, path: Path | None, senses: Senses) -> dict[Location, tuple[str, int]]:
-    """The senses in files of the corpus. Warn about the others; raise if there are only others, or two files of a name."""
+    """The senses in files of the corpus. Warn about the others; raise if there are only others."""
     names = Counter(file.name for file in corpus.paths)
     labels = {location: sense for location, sense in senses.items() if location[0] in names}
-    for name in {name for name, *_ in labels if names[name] > 1}:
-        raise UserError(f"{path}: {names[name]} files of the corpus are called {name}. Expected one.")
     if senses and not labels:
         files = join_names(sorted({name for name, *_ in senses}), 5)
         raise UserError(f"{path} is about {files}. The corpus has {join_names(list(names), 5)}.")

@@ -3,7 +3,6 @@
 import itertools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ class Encoder:
     """A biLM and the layers chosen of it."""
 
     batch_size = 128
-    keep_sentence_boundaries = False
     precision = "float32"
     vocabulary: Vocabulary | None
     config: ELMoConfig
@@ -31,8 +29,7 @@ class Encoder:
     def _choose(self, model: tuple, layers: Layers, allowed: Sequence[str], pool: str | None) -> None:
         self.bilm, self.vocabulary = model
         self.config, self.pool = self.bilm.config, pool
-        choice = layer_choice(layers, self.config.n_layers + 1, allowed)
-        self.choice = replace(choice, boundaries=self.keep_sentence_boundaries)
+        self.choice = layer_choice(layers, self.config.n_layers + 1, allowed)
         self.layer_dim = 2 * self.config.projection_dim
         self.dim = self.layer_dim * (self.choice.n_layers if self.choice.how == "concat" else 1)
         self._oov_counter = OOVCounter(self.config, self.vocabulary)

@@ -25,7 +25,8 @@ def substitutes(embedder, sentence: Sequence[str], position: int, k: int = 10) -
     position: from 0; the word there is not read. A score is the sum of two log-probabilities: forward, given the words
     before it, and backward, given those after it.
     """
-    sentence = _check_position(sentence, position)
+    sentence = check_sentence(sentence, 0)
+    check_number("position", position, 0, len(sentence) - 1, integer=True)
     check_number("k", k, 1, integer=True)
     softmax, vocabulary = embedder.softmax_and_vocabulary()
     with products.inference(embedder.device, embedder.precision, tf32=False):
@@ -67,8 +68,6 @@ def compare(embedder, good: Sequence[Sequence[str]], bad: Sequence[Sequence[str]
     if embedder.carry_state:
         raise UserError("compare reads each sentence by itself. Expected an embedder with carry_state=False.")
     good, bad = check_sentences(good), check_sentences(bad)
-    if len(good) != len(bad):
-        raise UserError(f"compare: found {len(good)} good and {len(bad)} bad sentences. Expected as many.")
     records = embedder.iter_surprisal(itertools.chain.from_iterable(zip(good, bad, strict=True)))
     pairs = zip(records, records, strict=True)  # each takes two: a good sentence's and a bad one's
     progress = tqdm(pairs, total=len(good), unit=" pairs", disable=not embedder.progress)
@@ -98,12 +97,3 @@ def most_similar(embedder, word: str, topn: int = 10, words: Sequence[str] | Non
 
 def _one_layer(layer: int) -> LayerChoice:
     return LayerChoice("each", [layer])
-
-
-def _check_position(sentence: Sequence[str], position: int) -> Sequence[str]:
-    """Check a sentence and the position of one of its tokens."""
-    sentence = check_sentence(sentence, 0)
-    if not sentence:
-        raise UserError("sentence: found no tokens, expected at least one.")
-    check_number("position", position, 0, len(sentence) - 1, integer=True)
-    return sentence

@@ -23,7 +23,6 @@ class LayerChoice:
     how: str
     indices: list[int]
     weights: list[float] | None = None  # of a sum, one per layer of the biLM
-    boundaries: bool = False  # include the vectors of `<S>` and `</S>`
 
     @property
     def n_layers(self) -> int:
@@ -63,14 +62,13 @@ class EncodedBatch:
     layers: list[Sequence[paddle.Tensor]]  # each forward and backward (M, P)
     packing: Packing
     n_tokens: np.ndarray  # (B,)
-    first: int  # step of the first token: 1, or 0 if the markers are tokens, too
 
     def tensors(self, pooled: bool) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Return each layer (B, T, 2P), zero at padding, or its means (B, 2P), and the mask (B, T)."""
-        *indices, mask = self.packing.token_indices(self.n_tokens, self.first)
+        *indices, mask = self.packing.token_indices(self.n_tokens)
         mask = to_tensor(mask).astype(self.layers[0][0].dtype)
         if pooled:
-            tokens = np.flatnonzero(self.packing.step >= self.first)
+            tokens = np.flatnonzero(self.packing.step >= 1)
             rows = self.packing.row[tokens]
             weights = np.zeros((len(self.n_tokens), len(self.packing.row)), np.float32)  # (B, M)
             weights[rows, tokens] = 1 / np.maximum(self.n_tokens, 1)[rows]
@@ -84,7 +82,7 @@ class EncodedBatch:
 
     def arrays(self, dtype: str, pool: str | None) -> list[np.ndarray]:
         """Return each sentence's array (layers, n, 2P), with n = 1 if pooled."""
-        forward, backward, _ = self.packing.token_indices(self.n_tokens, self.first)
+        forward, backward, _ = self.packing.token_indices(self.n_tokens)
         layers = [[versions.to_array(side) for side in pair] for pair in self.layers]
         arrays, half = [], layers[0][0].shape[1]
         for row, n in enumerate(self.n_tokens.tolist()):

@@ -126,17 +126,16 @@ class Packing:
         row = sorted_indices[np.arange(len(step)) - offsets[step]]
         return cls(sorted_indices, batch_sizes.tolist(), offsets, row, step)
 
-    def token_indices(self, n: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def token_indices(self, n: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Find the packed outputs of each row's n (B,) tokens, forward and backward (B, T), and their mask (B, T).
 
-        Step 0 of a row is its begin or end marker, step k the k-th word from the direction's start. first: step of the
-        first token, 1, or 0 if the markers are tokens, too. T is the largest n.
+        Step 0 of a row is its begin or end marker, step k the k-th word from the direction's start. T is the largest n.
         """
         rank = np.argsort(self.sorted_indices)[:, None]
         step, n = np.arange(n.max(initial=0)), n[:, None]
         mask = step < n
-        forward = self.offsets[np.where(mask, first + step, 0)] + rank
-        backward = self.offsets[np.where(mask, first + n - 1 - step, 0)] + rank
+        forward = self.offsets[np.where(mask, 1 + step, 0)] + rank
+        backward = self.offsets[np.where(mask, n - step, 0)] + rank
         return forward * mask, backward * mask, mask
 
     def sort(self, state: State) -> State:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from elmo_core.checks import check_option, check_texts
-from elmo_core.messages import UserError
 from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
 from elmo_core.text.offsets import token_offsets
 
@@ -31,8 +30,6 @@ def encode_texts(
     """
     texts = check_texts(texts)
     check_option("lang", lang, CHOICES)
-    if embedder.keep_sentence_boundaries:
-        raise UserError("keep_sentence_boundaries: encode_texts returns the vectors of tokens only.")
     tokeniser = make_tokeniser(lang, texts, embedder.words, user_dict)
     split = [tokeniser.sentences(text) or [[]] for text in texts]
     arrays, result = iter(embedder.encode(list(itertools.chain.from_iterable(split)))), []

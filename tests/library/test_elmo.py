@@ -323,35 +323,6 @@ def test_a_token_with_white_space_is_named(model, token):
         ELMoEmbedder(model).encode([["ok"], ["a", "b", token]])
 
 
-def test_the_vectors_of_sentence_boundaries(model):
-    parameters = tiny.reference_of(elmo.load_bilm(model)[0])
-    rows = [reference.token_vectors(parameters, [reference.BOS, *sentence, reference.EOS]) for sentence in SENTENCES]
-    state, expected = reference.start_state(parameters, len(rows)), [[np.hstack([row, row])] for row in rows]
-    sides = [
-        reference.run_layers(parameters, direction, [row[::order] for row in rows], state[direction])[0]
-        for direction, order in (("forward", 1), ("backward", -1))
-    ]
-    for forward, backward in zip(*sides, strict=True):
-        for layers, left, right in zip(expected, forward, backward, strict=True):
-            layers.append(np.hstack([left, right[::-1]]))
-    expected = list(map(np.array, expected))
-    embedder = ELMoEmbedder(model, 2, keep_sentence_boundaries=True)
-    assert_close(embedder.encode(SENTENCES), expected)
-    assert embedder.shape(3) == expected[0].shape
-    options = {"layers": "concat", "dropout": 0.0, "keep_sentence_boundaries": True}
-    layer, pooled = elmo.ELMo(model, **options), elmo.ELMo(model, pool="mean", **options)
-    wide = [array.swapaxes(0, 1).reshape([array.shape[1], -1]) for array in expected]
-    for cache in (lambda elmo: None, lambda elmo: elmo.cache(SENTENCES, gigabytes=1)):
-        cache(layer)
-        cache(pooled)
-        (vectors,), mask = layer(SENTENCES)
-        (means,), of_means = pooled(SENTENCES)
-        assert mask.sum(axis=1).tolist() == of_means.sum(axis=1).tolist() == [len(row) for row in wide]
-        assert_close([row.numpy()[: len(array)] for row, array in zip(vectors, wide, strict=True)], wide)
-        assert_close(list(means.numpy()), [array.mean(axis=0) for array in wide])
-    assert layer([])[0][0].shape == [0, 2, layer.dim]
-
-
 @pytest.mark.usefixtures("implementation")
 @pytest.mark.parametrize("input", ["char", "word"])
 def test_substitutes_equal_the_reference(input, tmp_path):
@@ -664,12 +635,6 @@ def test_another_call_caches_more_sentences(model, monkeypatch, messages, pool):
     monkeypatch.setattr(layer.bilm, "sentences", None)
     assert_close([layer(SENTENCES[:3])[0][0].numpy()], [expected.numpy()])
     assert layer([])[0][0].shape == empty
-
-
-@pytest.mark.parametrize(("layers", "number"), [("concat", 0), ("mix", 1)])
-def test_weights_of_a_mix_that_does_not_exist_are_an_error(model, layers, number):
-    with pytest.raises(UserError, match="n_mixes"):
-        ELMo(model, layers=layers).mix_weights(number)
 
 
 def test_all_calls_of_cache_share_the_room(model, caplog):

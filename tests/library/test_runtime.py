@@ -228,7 +228,6 @@ script.run(lambda: print('x'))
     [
         ("| true", 141, ""),
         ("> /dev/full", 2, "error: [Errno 28] No space left on device\n"),
-        (">&- 2>&- <&-", 0, ""),
     ],
 )
 def test_output_that_cannot_be_written(shell, code, message):

@@ -82,7 +82,6 @@ MISTAKES = [  # script, flags, pattern of the message
     ("preprocess", f"text one.txt {TEXT}", "3 shards"),
     ("preprocess", f"text nine.txt {TEXT} --dev_fraction=1e-9", "dev_fraction"),
     ("preprocess", f"text nine.txt {TEXT} --shards=5000", "shards"),
-    ("preprocess", f"text nine.txt {TEXT} --min_tokens=9 --max_tokens=8", "max_tokens"),
     ("preprocess", "text '' --lang=en --output=out", "an argument is empty.*text --help"),
     ("preprocess", "text nine.txt --lang=none --nfkc --output=out", "nfkc"),
     ("preprocess", "vocab markers.txt --output=out", "no token"),
@@ -107,7 +106,6 @@ MISTAKES = [  # script, flags, pattern of the message
     ("run_polysemy", f"{SENSE} --word=sat", "'sat' .*2 occurrences"),
     ("run_polysemy", f"{BANK} --init_from_ckpt=words --word=money", "'money'.*<UNK>"),
     ("run_polysemy", f"{BANK} --sentence='the banks .'", "--sentence"),
-    ("run_polysemy", f"{BANK} --max_occurrences=1", "--max_occurrences"),
     ("run_polysemy", f"{BANK} --page=full", "--page"),
     ("run_pretrain", f"{PRETRAIN} --train_data_path=few_words.txt", "few_words.txt"),
     ("run_pretrain", f"{PRETRAIN} --dev_data_path=latin.txt", "latin.txt:3"),  # before training
