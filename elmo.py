@@ -372,11 +372,6 @@ class ELMo(Encoder, nn.Layer):
     def clear_cache(self) -> None:
         self.cached.clear()
 
-    def mix_weights(self, number: int = 0) -> dict[str, list[float] | float]:
-        """Return the layer weights of a mix, which sum to 1, and its gamma."""
-        mix = self.mixes[number]
-        return {"layers": nn.functional.softmax(mix.scalars).tolist(), "gamma": mix.gamma.item()}
-
     def l2_loss(self) -> paddle.Tensor:
         """l2_coef times the sum of the squared scalars, which pulls the mixes towards equal weights."""
         return self.l2_coef * sum(((mix.scalars**2).sum() for mix in self.mixes), paddle.zeros([]))

@@ -27,7 +27,6 @@ import script
 from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import UserError, format_count, log
-from elmo_core.text.characters import MAX_BYTES
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.language import warn_if_unreadable
 from elmo_core.text.text_files import blocks
@@ -88,7 +87,7 @@ def text(args: argparse.Namespace) -> None:
 
 
 def vocab(args: argparse.Namespace) -> None:
-    """Write a vocabulary. Log its coverage of the text, tokens that will be truncated, and the next command."""
+    """Write a vocabulary. Log its coverage of the text, and the next command."""
     paths = corpus_files(args)
     counts = count_tokens(paths)
     vocabulary = Vocabulary.frequent(counts, args.min_count, args.max_size)
@@ -98,17 +97,11 @@ def vocab(args: argparse.Namespace) -> None:
         )
     warn_if_unreadable(paths[0])
     vocabulary.save(args.output)
-    for marker in SPECIAL_TOKENS:
-        if n := counts.pop(marker, 0):
-            log.warning(f"{marker} occurs {format_count(n, 'times')} in the corpus: it is only a special token.")
     n_words, total = len(vocabulary.words), counts.total()
     covered = sum(counts[word] for word in vocabulary.words) / total
     distinct = format_count(len(counts), "distinct tokens")
     log.info(f"{args.output}: {n_words:,} of {distinct}, and the {len(SPECIAL_TOKENS)} special ones.")
     log.info(f"coverage of the text ({format_count(total, 'tokens')}): {covered:.2%}.")
-    long = [word for word in counts if len(word.encode("utf-8")) > MAX_BYTES]
-    share = sum(counts[word] for word in long) / total
-    log.info(f"over {MAX_BYTES} bytes (character input): {format_count(len(long), 'tokens')}, {share:.4%} of the text.")
     train = args.input[0] if len(args.input) == 1 else "CORPUS"
     flags = f"--train_data_path={shlex.quote(train)} --vocab_file={shlex.quote(str(args.output))}"
     log.info(f"next: python run_pretrain.py {flags} --save_dir=checkpoints")

@@ -14,20 +14,21 @@ scores on the published split of the sentence polarity dataset; word2vec_base.py
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import tee
 
 import numpy as np
 
 import args as arguments
-import classifier_flags
 import script
 import task_flags
-from classifier_flags import CONTENT
+from elmo_core.messages import UserError
+from elmo_core.text.text_files import read_lines
 from elmo_tasks.classification.classifier import Classifier
-from elmo_tasks.classification.data import Text
-from elmo_tasks.classification.network import FORMATS
+from elmo_tasks.classification.data import Text, as_text, published_split, read_polarity
+from elmo_tasks.classification.network import ClassifierSettings
 
+CONTENT = "text, label and, for pairs, a second text, in CSV, TSV or JSON"
 OUTPUT_FORMATS = ("tsv", "json")
 
 
@@ -35,20 +36,34 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = arguments.parser(__doc__)
     parser.default_command = "train"
     train, _, predict_flags = task_flags.add_commands(parser, Classifier, CONTENT, "classify texts")
-    classifier_flags.add_train(train)
+    task_flags.add_train(train, ClassifierSettings, CONTENT, required=False)
+    published = "the sentence polarity dataset v1, instead of --train_file: its published split"
+    train.add_argument("--data_dir", **arguments.DIR, help=published)
     arguments.add(predict_flags, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
-    lines = f"a text per line, of a pair two, separated by a tab; or a file that ends in .{', .'.join(FORMATS)}"
-    arguments.add(predict_flags, "input", help=f"{lines} (default: standard input)")
-    task_flags.run(parser.parse_args(argv), Classifier, train=classifier_flags.train, predict=predict)
+    lines = "a text per line, of a pair two, separated by a tab (default: standard input)"
+    arguments.add(predict_flags, "input", help=lines)
+    task_flags.run(parser.parse_args(argv), Classifier, train=train_classifier, predict=predict)
+
+
+def train_classifier(args: argparse.Namespace, task: type[Classifier]) -> None:
+    if (args.data_dir is None) == (args.train_file is None):
+        raise UserError("expected either --train_file, or --data_dir of the sentence polarity dataset.")
+    task_flags.train(args, task, *(published_split(*read_polarity(args.data_dir), args.seed) if args.data_dir else ()))
 
 
 def predict(args: argparse.Namespace, classifier: Classifier) -> None:
     """Write the class of each text, its probability and the text; or JSON. A blank line stays blank."""
     with script.output(args.output, args.input) as target:
-        texts, copies = tee(classifier.read_unlabelled(args.input))
+        texts, copies = tee(map(classifier.tokenised, input_texts(args, classifier.parts["pairs"])))
         for text, row in zip(texts, classifier.predictions(copies, None), strict=True):
             target.write(f"{formatted(classifier, text, row, args) if any(text.texts) else ''}\n")
             target.flush()
+
+
+def input_texts(args: argparse.Namespace, pairs: bool) -> Iterator[Text]:
+    for number, line in enumerate(read_lines(args.input), 1):
+        line = line if line.strip() or not pairs else "\t"
+        yield as_text(line.split("\t") if pairs else line, f"{args.input or 'standard input'}:{number}")
 
 
 def formatted(classifier: Classifier, text: Text, row: np.ndarray, args: argparse.Namespace) -> str:

@@ -17,7 +17,6 @@ import script
 import task_flags
 from args import FILE
 from elmo_core.files import disk
-from elmo_core.messages import UserError
 from elmo_core.text.text_files import read_lines
 from elmo_tasks.parsing.data import read_conllu
 from elmo_tasks.parsing.network import ParserSettings
@@ -54,9 +53,6 @@ def sentences(args: argparse.Namespace, parser: Parser) -> Iterator[Tree]:
         yield from read_conllu(args.input, is_gold=False)
         return
     for number, line in enumerate(read_lines(args.input), 1):
-        if line.count("\t") == 9:
-            where = f"{args.input or 'standard input'}:{number}"
-            raise UserError(f"{where}: found CoNLL-U, expected text. Give a file that ends in .conllu.")
         if line.strip():
             yield parser.sentence(line, number, args.lang)
 

@@ -38,10 +38,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def predict(args: argparse.Namespace, tagger: Tagger) -> None:
-    if args.output_format == "tagged" and tagger.settings.scheme != "lac":
-        raise UserError(f"--output_format=tagged requires LAC's scheme; this tagger's is {tagger.settings.scheme}.")
-    if args.output_format == "words" and not are_of_words(tagger.labels, tagger.settings.scheme):
-        raise UserError("--output_format=words requires labels of words, without O, such as B, M, E and S, or LAC's.")
+    if args.output_format in ("tagged", "words") and not are_of_words(tagger.labels, tagger.settings.scheme):
+        raise UserError("--output_format: words and tagged require LAC's labels or, without O, such as B, M, E and S.")
     with script.output(args.output, args.input) as target:
         lines = (tagger.line(text, args.lang) for text in read_lines(args.input))
         for line, *found in tagger.tagged(lines, None, scored=args.output_format == "json"):

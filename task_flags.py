@@ -59,19 +59,13 @@ def add_train(parser: argparse.ArgumentParser, settings: type[Settings], content
 
 def run(args: argparse.Namespace, task: type[Task], **commands: Callable) -> None:
     """Train, or run another command with the trained model. commands: those that differ from the usual ones."""
-    start(args)
-    command = {"train": train, "evaluate": evaluate, **commands}[args.command]
-    command(args, task if args.command == "train" else task(args.model_dir, args.device, args.precision))
-
-
-def start(args: argparse.Namespace) -> None:
-    """Raise if --input is no file, or --json cannot be written or is also an input. Set the device, if there is one."""
     if getattr(args, "input", None):
         disk.check_input(args.input, "the data to predict", "--input")
     inputs = [value for name, value in vars(args).items() if isinstance(value, Path) and name != "json"]
     disk.check_output("--json", getattr(args, "json", None), *inputs)
-    if "device" in args:
-        runtime.set_device(args.device)
+    runtime.set_device(args.device)
+    command = {"train": train, "evaluate": evaluate, **commands}[args.command]
+    command(args, task if args.command == "train" else task(args.model_dir, args.device, args.precision))
 
 
 def settings_of(args: argparse.Namespace, settings: type[SettingsType]) -> SettingsType:

@@ -6,24 +6,18 @@ The file is in word2vec's format (binary if its name ends in .bin, else text; ei
 does not exist). Each word without a vector gets a random one.
 """
 
+import sys
 from collections.abc import Sequence
 
-import args as arguments
-import classifier_flags
+import run_finetune
 import script
-import task_flags
-from elmo_tasks.classification.classifier import Classifier
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = arguments.parser(__doc__)
-    classifier_flags.add_train(parser)
-    options = {**arguments.FILE, "dest": "word_vectors", "required": True, "help": "word vectors"}
-    parser.add_argument("--pretrained_word2vec_file", **options)
-    parser.set_defaults(head="mean")
-    args = parser.parse_args(argv)
-    task_flags.start(args)
-    classifier_flags.train(args, Classifier)
+    """Train with the flags of `run_finetune.py train`, to which --pretrained_word2vec_file is --word_vectors."""
+    given = sys.argv[1:] if argv is None else argv
+    flags = [flag.replace("--pretrained_word2vec_file", "--word_vectors") for flag in given]
+    run_finetune.main(["train", "--head=mean", *flags])
 
 
 if __name__ == "__main__":

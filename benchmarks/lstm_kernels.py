@@ -3,14 +3,12 @@
     python benchmarks/lstm_kernels.py          (needs PyTorch and a GPU)
 
 It runs elmo_core/network/gpu_lstm.py itself, where `paddle` is a few functions of PyTorch, so it works on cards for which no
-build of Paddle is at hand. It prints the agreement with float64, the time of each kernel beside that of a copy of as many
-bytes, the time of a layer with the kernels and with operators, and how long uploads wait. It says nothing of training.
+build of Paddle is at hand. It prints the agreement with float64, and the time of a layer, which says nothing of training.
 """
 
 import contextlib
 import statistics
 import sys
-import time
 import types
 from collections.abc import Callable
 from functools import partial
@@ -210,41 +208,6 @@ def agreement(runs: dict[str, Callable]) -> None:
             print(f"P {P:3} H {H:4}, {len(lengths):3} rows, clips {cell_clip} {proj_clip}: {text}", flush=True)
 
 
-def copy_rate() -> float:
-    """Bytes that a copy reads and writes in a second."""
-    source = torch.rand(2**28, device="cuda")
-    target = torch.empty_like(source)
-    return 2 * 2**30 / median_ms(lambda: target.copy_(source)) * 1e3
-
-
-def launch_all(launch: Callable, steps: list[tuple]) -> None:
-    for step in steps:
-        launch(*step)
-
-
-def kernel_times(launch: Callable, rate: float) -> None:
-    print(f"\nmicroseconds of a kernel; in brackets, of a copy of as many bytes at {rate / 1e9:,.0f} GB/s")
-    for (name, (P, H)), n in ((size, n) for size in SIZES.items() for n in (128, 512)):
-        M = n * STEPS
-
-        def room(rows: int, width: int) -> torch.Tensor:
-            return torch.rand(2, rows, width, device="cuda")
-
-        gates, c, h, m = room(M, 4 * H), room(n + M, H), room(n + M, P), room(M, H)
-        h_products, bias, d_c, step = room(n, 4 * H), room(1, 4 * H), room(n, H), room(n, 4 * H)
-        backward = h, room(M, P), room(n, P), room(n, P), room(n, P), room(M, P), room(M, P)
-        for kernel, width, values, reads_and_writes in (
-            ("cell_forward", H, (1.0, bias, h_products, gates, c, m), 15),
-            ("clip_forward", P, (room(n, P), h), 3),
-            ("clip_backward", P, (n, *backward), 7),
-            ("cell_backward", H, (room(n, H), c, d_c, gates, step, m), 18),
-        ):
-            steps = [(kernel, 2, n, width, n, M, k * n, n, 3.0, *values) for k in range(STEPS)]
-            microseconds = 1e3 * graph_ms(partial(launch_all, launch, steps)) / STEPS
-            floor = 1e6 * reads_and_writes * 2 * n * width * 4 / rate
-            print(f"{name:8} {n} rows {kernel:13} {microseconds:6.1f} ({floor:5.1f})", flush=True)
-
-
 def layer_times(runs: dict[str, Callable]) -> None:
     print("\nGPU milliseconds of a layer, both directions, forward and backward")
     for name, (P, H) in SIZES.items():
@@ -257,20 +220,6 @@ def layer_times(runs: dict[str, Callable]) -> None:
             torch.cuda.empty_cache()
 
 
-def uploads() -> None:
-    print("\nmilliseconds until the host goes on after an upload from ordinary memory, behind 300 ms of products")
-    x = torch.randn(8192, 8192, device="cuda")
-    repeats = int(300 / median_ms(lambda: x @ x, 3)) + 1
-    for size in (4 << 10, 64 << 10, 128 << 10, 1 << 20, 4 << 20):
-        source, target = torch.ones(size, dtype=torch.uint8), torch.empty(size, dtype=torch.uint8, device="cuda")
-        torch.cuda.synchronize()
-        for _ in range(repeats):
-            x @ x
-        began = time.perf_counter()
-        target.copy_(source, non_blocking=True)
-        print(f"{size >> 10:5} kB {1e3 * (time.perf_counter() - began):.2f}", flush=True)
-
-
 def main() -> None:
     gpu_lstm = import_gpu_lstm()
     print(torch.cuda.get_device_name(), "PyTorch", torch.__version__)
@@ -280,9 +229,7 @@ def main() -> None:
         "operators": lambda config, batch_sizes, tensors: [equations(config, batch_sizes, *x) for x in tensors],
     }
     agreement(runs)
-    kernel_times(launch, copy_rate())
     layer_times(runs)
-    uploads()
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import numpy as np
 
 import elmo
 from elmo_core.config import ELMoConfig
-from elmo_core.files.word_vectors import find_word_vectors, load_word_vectors
+from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError
 from elmo_core.network.char_cnn import CharCNN
@@ -105,7 +105,7 @@ class FileVectors:
         """Read the settings' file, if any, in word2vec's or GloVe's format. If only FILE.gz exists, that is read."""
         if not settings.word_vectors:
             return None
-        file = load_word_vectors(find_word_vectors(Path(settings.word_vectors)), settings.word_vectors_limit)
+        file = load_word_vectors(Path(settings.word_vectors), settings.word_vectors_limit)
         return cls(file.index_to_key, file.vectors, random, settings.seed)
 
     def row(self, word: str) -> int | None:

@@ -1,1 +1,1 @@
-"""Figures, and lines for a terminal."""
+"""A picture of surprisal, and lines for a terminal."""

@@ -1,16 +1,28 @@
 """Sentences with their words shaded by surprisal, in both directions, as a picture."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from elmo_core.checks import describe
-from elmo_core.display.figures import DPI, figure_file
+from elmo_core.checks import describe, import_optional
 from elmo_core.display.terminal import printable, truncate
-from elmo_core.messages import UserError
+from elmo_core.files import disk
+from elmo_core.messages import UserError, log
 from elmo_core.network.surprisal import Surprisals
 from elmo_core.text.tokens import BOS
 
+CHINESE_FONTS = (
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "WenQuanYi Zen Hei",
+    "WenQuanYi Micro Hei",
+    "Microsoft YaHei",
+    "SimHei",
+    "PingFang SC",
+    "Heiti TC",
+)
+DPI = 110
 DARKEST = 16  # bits
 BLUE = "#0072b2"
 WIDTH, LEFT, LINE = 10, 0.9, 0.3  # inches: of the picture, up to the first word, and of a line
@@ -28,11 +40,28 @@ def plot_surprisal(path: str | Path, sentences: Sequence[Surprisals]) -> None:
         raise TypeError(f"found {describe(sentences)}, expected what `ELMoEmbedder.surprisal` returned.")
     if path.suffix.lower() != ".png":
         raise UserError(f"{path}: expected a name that ends in .png.")
-    with figure_file(path, (WIDTH, 1)) as figure:
+    installed = import_optional("matplotlib.font_manager", "a picture").get_font_names()
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    families = ["DejaVu Sans", *(name for name in CHINESE_FONTS if name in installed)]
+    settings = {"font.family": families, "text.parse_math": False}
+    with matplotlib.rc_context(settings), warnings.catch_warnings(record=True) as caught:
+        warnings.filterwarnings("always", "Glyph")
+        figure = Figure(figsize=(WIDTH, 1), dpi=DPI)
+        FigureCanvasAgg(figure)
         placed, height = _lay_out(figure, sentences)
         figure.set_size_inches(WIDTH, height)
         for x, top, text, style in placed:
             figure.text(x / WIDTH, 1 - top / height, text, **{"va": "center", **style})
+        with disk.atomic_write(path, "wb") as file:
+            figure.savefig(file, format="png", dpi=DPI)
+    if any("Glyph" in str(warning.message) for warning in caught):
+        log.warning(
+            f"{path}: characters that no font has are drawn as boxes. Install a font (Debian, Ubuntu: apt-get install "
+            "fonts-noto-cjk; then remove ~/.cache/matplotlib)."
+        )
 
 
 def _lay_out(figure: Any, sentences: Sequence[Surprisals]) -> tuple[list[tuple[float, float, str, dict]], float]:

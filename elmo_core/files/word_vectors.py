@@ -5,30 +5,22 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.checks import import_optional
+from elmo_core.files.disk import check_input
 from elmo_core.files.streams import damage_named, open_file
-from elmo_core.messages import UserError, format_count, log
-
-
-def find_word_vectors(path: Path) -> Path:
-    """Return the file or, if only FILE.gz exists, that."""
-    compressed = path.with_name(f"{path.name}.gz")
-    if not path.exists() and compressed.is_file():
-        log.info(f"word vectors  {path} does not exist: {compressed} is read")
-        path = compressed
-    if not path.is_file():
-        raise UserError(f"{path}: there is no such file of word vectors.")
-    return path
+from elmo_core.messages import format_count, log
 
 
 def load_word_vectors(path: Path, limit: int | None = None):
     """Load gensim's KeyedVectors from a file in word2vec's format: binary if its name ends in .bin or .bin.gz, else text.
 
-    GloVe's text, which lacks the first line of two numbers, is recognised. path: as in `find_word_vectors`.
+    GloVe's text, which lacks the first line of two numbers, is recognised. If only FILE.gz exists, that is read.
     limit: maximum number of words, which are the most frequent; the rest of the file is not read.
     """
     KeyedVectors = import_optional("gensim.models", "reading word vectors").KeyedVectors
 
-    path = find_word_vectors(path)
+    compressed = path.with_name(f"{path.name}.gz")
+    path = compressed if not path.exists() and compressed.is_file() else path
+    check_input(path, "word vectors")
     binary = path.name.removesuffix(".gz").endswith(".bin")
     advice = "Lines are a word and its values; the first may have the numbers of words and dimensions. Binary: .bin."
     with damage_named(f"{path} with {'binary' if binary else 'text'} word vectors", advice):

@@ -23,10 +23,6 @@ COLLECTIVE_ERRORS = (RuntimeError, OSError, SystemError)  # gloo's, NCCL's, and 
 HEARTBEAT_SECONDS = 1.0  # between messages to waiting ranks; gloo drops a rank that is silent for 30 s
 
 
-class LostRank(UserError):
-    """Another rank has ended, so no collective call can succeed."""
-
-
 class Ranks:
     """This process's rank among `size`, and collective operations. All ranks must make the same calls in the same order.
 
@@ -158,11 +154,11 @@ class Ranks:
 
     @contextmanager
     def _collective(self) -> Iterator[None]:
-        """Turn the errors of a collective call, which mean that another rank has ended, into LostRank."""
+        """Turn the errors of a collective call, which mean that another rank has ended, into a UserError."""
         try:
             yield
         except COLLECTIVE_ERRORS as error:
-            raise LostRank(
+            raise UserError(
                 f"rank {self.rank}: another rank was lost. See its log (log/workerlog.N, or in the log_dir of "
                 f"paddle.distributed.launch). {self.advice}".rstrip()
             ) from error

@@ -44,9 +44,7 @@ class Segmenter:
         from elmo_core.text.text_files import read_lines
 
         disk.check_input(Path(path), "words, one per line, as for jieba")
-        if not any(map(str.strip, lines := tuple(read_lines(path)))):
-            raise UserError(f"{path}: it has no words. Expected one per line, as for jieba.")
-        return segmenter(lines, str(path))
+        return segmenter(tuple(read_lines(path)), str(path))
 
     def __reduce__(self):
         return segmenter, (tuple(self.entries), self.source)

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from itertools import chain
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -121,10 +120,6 @@ class Classifier(Task[ClassifierSettings]):
         texts = list(map(self.tokenised, TextReader(self.settings).read(data, "texts")))
         check_texts(texts, self.parts, "texts")
         return texts
-
-    def read_unlabelled(self, path: Path | None) -> Iterator[Text]:
-        """Yield the texts of a file, or of standard input, without labels."""
-        return map(self.tokenised, TextReader(self.settings).read_unlabelled(path, self.parts["pairs"]))
 
     @overload
     def predict(self, texts: Iterator[AnyText]) -> Iterator[Label]: ...

@@ -12,10 +12,9 @@ from sklearn.model_selection import train_test_split
 from elmo_core.checks import as_list
 from elmo_core.files import disk
 from elmo_core.messages import UserError
-from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks import records
-from elmo_tasks.classification.network import FORMATS, ClassifierSettings
+from elmo_tasks.classification.network import ClassifierSettings
 from elmo_tasks.records import Label, check_label, check_text, value_of
 from elmo_tasks.trainer import HELD_OUT
 
@@ -55,7 +54,7 @@ class TextReader:
         """The texts of a file, of a table, or of a pair of texts and labels. name: of the argument."""
         texts, is_file = [], isinstance(data, str | Path)
         if is_file or records.is_table(data):
-            given = self._records(Path(data), self.data_format) if is_file else records.table_records(data, name)
+            given = self._records(Path(data)) if is_file else records.table_records(data, name)
             for where, record in given:
                 text, label, *text2 = self._names(record, where)
                 values = [value_of(record, column, where) for column in (text, *text2)]
@@ -68,29 +67,18 @@ class TextReader:
             text.label = check_label(text.label, text.where)
         return texts
 
-    def read_unlabelled(self, path: Path | None, pairs: bool) -> Iterator[Text]:
-        """Yield the texts of a file, or of standard input: of its lines, or of records without labels."""
-        if path and records.ending(path) in FORMATS:
-            for where, record in self._records(path, ""):
-                names = self._names(record, where, [0, 2] if pairs else [0])
-                yield as_text([value_of(record, name, where) for name in names], where)
-            return
-        for number, line in enumerate(read_lines(path), 1):
-            line = line if line.strip() or not pairs else "\t"
-            yield as_text(line.split("\t") if pairs else line, f"{path or 'standard input'}:{number}")
-
-    def _records(self, path: Path, data_format: str) -> Iterator[records.Record]:
+    def _records(self, path: Path) -> Iterator[records.Record]:
         names = self.columns or [name for names in USUAL for name in names]
         is_numbered = all(map(str.isdecimal, names))
         unnamed = () if self.columns else [usual[0] for usual in USUAL]
-        return records.read_records(path, () if is_numbered else names, data_format, unnamed)
+        return records.read_records(path, () if is_numbered else names, self.data_format, unnamed)
 
-    def _names(self, record: Mapping[str, Any], where: str, roles: Sequence[int] = (0, 1, 2)) -> list[str]:
-        """The columns of a record. roles: text, label, second text."""
+    def _names(self, record: Mapping[str, Any], where: str) -> list[str]:
+        """The columns of a record: text, label and, of pairs, second text."""
         keys = {str(key).lower() for key in record}
         found = self.columns or [next((name for name in names if name in keys), "") for names in USUAL]
-        names = [found[k] for k in roles if k < len(found) and (found[k] or k < 2)]
-        if "" in names or (2 in roles and 1 not in roles and len(names) < 2):
+        names = [name for k, name in enumerate(found) if name or k < 2]
+        if "" in names:
             raise UserError(
                 f"{where}: found the columns {', '.join(map(str, record))!s:.80}, expected text and label and, of pairs, "
                 "text2. Set `columns` to their names or, of a .tsv without a header, numbers: TEXT,LABEL[,TEXT2]."

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from elmo_core.checks import describe
 from elmo_core.files import disk
 from elmo_core.messages import UserError
 from elmo_core.text.text_files import read_lines
@@ -15,8 +14,6 @@ from elmo_tasks.records import check_text
 
 def read_conllu(path: str | Path, is_gold: bool = True) -> Iterator[Tree]:
     """Yield the sentences of a file. is_gold: with their trees, which each must have."""
-    if not isinstance(path, str | Path):
-        raise TypeError(f"found {describe(path)}, expected a treebank: a file in CoNLL-U.")
     disk.check_input(Path(path), "a treebank in CoNLL-U")
     tree = None
     for has_words, group in groupby(enumerate(read_lines(Path(path)), 1), lambda pair: bool(pair[1].strip())):

@@ -115,12 +115,6 @@ def test_a_treebanks_mistakes_are_named(tmp_path, change, pattern):
         list(read_conllu(tmp_path / "x.conllu"))
 
 
-@pytest.mark.parametrize("treebank", [[["the", "dog"]], None, 3])
-def test_what_is_no_file_is_named(treebank):
-    with pytest.raises(TypeError, match="CoNLL-U"):
-        Parser.train(treebank)
-
-
 @pytest.mark.parametrize("kind", [None, "char"])
 def test_a_parser_learns_is_moved_and_parses_raw_text(treebank, checkpoints, tmp_path, kind):
     few = {"epochs": 40, "patience": 0, "lr": 0.01, "word_dim": 8, "hidden_dim": 8, "arc_dim": 8, "label_dim": 6}
@@ -175,7 +169,6 @@ def test_run_parse(run, treebank, tmp_path):
     assert [row.split("\t")[9] for row in rows] == places
     assert "\tdog's\t" in run("predict --model_dir=p --device=cpu --lang=none", "dog's  end.")
     for flags, text, word in (
-        ("", treebank.read_text(encoding="utf-8"), "standard input:1: .*CoNLL-U"),
         ("--input=missing.txt", "", "--input missing.txt"),
         (f"--input={treebank} --svg={treebank}", "", "--svg"),
     ):
