@@ -149,7 +149,6 @@ def print_score(counts: Counts, vocabulary: Vocabulary, score: Score, seconds: f
     print(f"perplexity, forward            {score.forward:.3f}")
     print(f"perplexity, backward           {score.backward:.3f}")
     print(f"perplexity, mean of the two    {score.mean:.3f}")
-    print(f"perplexity of the mean loss    {score.of_mean_loss:.3f}")
 
 
 def make_tokeniser(args: argparse.Namespace, lines: Iterable[str], embedder: elmo.ELMoEmbedder) -> Tokeniser:

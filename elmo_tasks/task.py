@@ -158,9 +158,6 @@ class Task(Generic[S]):
         """Make a batch of examples, with what they should be predicted as if the network is in training."""
         raise NotImplementedError
 
-    def loss(self, batch: Any) -> paddle.Tensor:
-        return self.network.loss(batch)
-
     def decode(self, batch: Any) -> Sequence[Any]:
         """Predict each example of a batch."""
         raise NotImplementedError

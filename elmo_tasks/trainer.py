@@ -96,7 +96,7 @@ def run_epoch(task: Task, train: Sequence[Any], batches: Sequence[np.ndarray], s
             last_log = time.perf_counter()
             log.info(f"epoch {epoch:>2}  step {step:,}/{len(batches):,}  loss {losses[-1].item():.4f}")
         optimizer.lr = learning_rate(settings, (epoch - 1 + step / len(batches)) / settings.epochs)
-        loss = task.loss(task.collate([train[k] for k in rows]))
+        loss = task.network.loss(task.collate([train[k] for k in rows]))
         loss.backward()
         optimizer.step()
         optimizer.clear_grad()

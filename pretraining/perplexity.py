@@ -41,11 +41,6 @@ class Score:
         """Arithmetic mean of the two perplexities, like the paper's 39.7."""
         return (self.forward + self.backward) / 2
 
-    @property
-    def of_mean_loss(self) -> float:
-        """Perplexity of the mean loss: the geometric mean of the two perplexities."""
-        return self._perplexity((self.forward_sum + self.backward_sum) / 2)
-
     def _perplexity(self, log_probability: float) -> float:
         return perplexity(-log_probability / max(1, self.predictions))
 

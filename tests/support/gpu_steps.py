@@ -65,7 +65,7 @@ def step_of(train: Callable[[], object]) -> Callable[[], None]:
     optimizer = make_optimizer(task.network, settings)
 
     def step() -> None:
-        task.loss(task.collate(examples)).backward()
+        task.network.loss(task.collate(examples)).backward()
         optimizer.step()
         optimizer.clear_grad()
 
