@@ -21,6 +21,7 @@ import script
 import task_flags
 from args import COUNT, FILE
 from elmo_core.files import disk
+from elmo_core.messages import UserError
 from elmo_core.text.text_files import blocks, read_lines
 from elmo_tasks.reading.data import EXPECTED, read_passages, tokenise_passages
 from elmo_tasks.reading.network import ReaderSettings
@@ -50,6 +51,8 @@ def predict(args: argparse.Namespace, reader: Reader) -> None:
             return
         disk.check_input(args.passage, "a passage", "--passage")
         passage = "".join(blocks(args.passage))
+        if not reader.tokeniser(passage):
+            raise UserError(f"--passage {args.passage}: the passage has no words.")
         lines, questions = tee(read_lines(None))
         for line, answers in zip(lines, reader.answers(((x, passage) for x in questions), args.k or 1), strict=True):
             found = [a.to_dict() for a in answers]

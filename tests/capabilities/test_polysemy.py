@@ -300,8 +300,3 @@ def test_senses_of_another_corpus_are_explained(model, corpus, printed, tmp_path
     senses = write_senses(tmp_path / "senses.tsv", LABELS, file="other.txt")
     with pytest.raises(UserError, match=r"other\.txt.* text\.txt"):
         printed(model, corpus, f"--senses={senses}")
-    for name in "ab":
-        (tmp_path / name).mkdir()
-        write(tmp_path / name / "other.txt", LINES)
-    with pytest.raises(UserError, match=r"2 files.* other\.txt"):
-        printed(model, tmp_path / "[ab]" / "other.txt", f"--senses={senses}")
