@@ -130,7 +130,7 @@ def test_a_model_in_its_published_form_is_fetched_and_read(name, server, fakes, 
         assert ELMoEmbedder(name).substitutes(SENTENCES[0], 0, 1)[0][0] in foreign.WORDS
 
 
-def test_models_are_listed_without_a_network(capsys):
+def test_models_are_listed_without_a_network(server, capsys):
     assert [model.name for model in elmo.models(language="german")] == ["t-systems-de", "manylangs-german"]
     assert [model.name for model in elmo.models("eu")] == ["schweter-eu", "manylangs-basque"]
     assert not any(model.is_installed for model in elmo.models()) and "German" in repr(elmo.models("de")[0])
@@ -138,6 +138,7 @@ def test_models_are_listed_without_a_network(capsys):
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()][::2] == ["name", "manylangs-german"]
     with pytest.raises(UserError, match="Klingon"):
         convert.main(["list", "--language=Klingon"])
+    assert not server.requests
 
 
 def test_the_table_itself(monkeypatch):
