@@ -46,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def train_classifier(args: argparse.Namespace, task: type[Classifier]) -> None:
+    """Train on --train_file, or on the published split of --data_dir."""
     if (args.data_dir is None) == (args.train_file is None):
         raise UserError("expected either --train_file, or --data_dir of the sentence polarity dataset.")
     task_flags.train(args, task, *(published_split(*read_polarity(args.data_dir), args.seed) if args.data_dir else ()))
@@ -61,6 +62,7 @@ def predict(args: argparse.Namespace, classifier: Classifier) -> None:
 
 
 def input_texts(args: argparse.Namespace, pairs: bool) -> Iterator[Text]:
+    """Yield the texts of the input's lines."""
     for number, line in enumerate(read_lines(args.input), 1):
         line = line if line.strip() or not pairs else "\t"
         yield as_text(line.split("\t") if pairs else line, f"{args.input or 'standard input'}:{number}")
