@@ -20,15 +20,14 @@ from itertools import tee
 import numpy as np
 
 import args as arguments
+import classifier_flags
 import script
 import task_flags
-from elmo_core.messages import UserError
+from classifier_flags import CONTENT
 from elmo_core.text.text_files import read_lines
 from elmo_tasks.classification.classifier import Classifier
-from elmo_tasks.classification.data import Text, as_text, published_split, read_polarity
-from elmo_tasks.classification.network import ClassifierSettings
+from elmo_tasks.classification.data import Text, as_text
 
-CONTENT = "text, label and, for pairs, a second text, in CSV, TSV or JSON"
 OUTPUT_FORMATS = ("tsv", "json")
 
 
@@ -36,20 +35,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = arguments.parser(__doc__)
     parser.default_command = "train"
     train, _, predict_flags = task_flags.add_commands(parser, Classifier, CONTENT, "classify texts")
-    task_flags.add_train(train, ClassifierSettings, CONTENT, required=False)
-    published = "the sentence polarity dataset v1, instead of --train_file: its published split"
-    train.add_argument("--data_dir", **arguments.DIR, help=published)
+    classifier_flags.add_train(train)
     arguments.add(predict_flags, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
     lines = "a text per line, of a pair two, separated by a tab (default: standard input)"
     arguments.add(predict_flags, "input", help=lines)
-    task_flags.run(parser.parse_args(argv), Classifier, train=train_classifier, predict=predict)
-
-
-def train_classifier(args: argparse.Namespace, task: type[Classifier]) -> None:
-    """Train on --train_file, or on the published split of --data_dir."""
-    if (args.data_dir is None) == (args.train_file is None):
-        raise UserError("expected either --train_file, or --data_dir of the sentence polarity dataset.")
-    task_flags.train(args, task, *(published_split(*read_polarity(args.data_dir), args.seed) if args.data_dir else ()))
+    task_flags.run(parser.parse_args(argv), Classifier, train=classifier_flags.train, predict=predict)
 
 
 def predict(args: argparse.Namespace, classifier: Classifier) -> None:

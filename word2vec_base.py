@@ -6,18 +6,22 @@ The file is in word2vec's format (binary if its name ends in .bin, else text; ei
 does not exist). Each word without a vector gets a random one.
 """
 
-import sys
 from collections.abc import Sequence
 
-import run_finetune
+import args as arguments
+import classifier_flags
 import script
+import task_flags
+from elmo_tasks.classification.classifier import Classifier
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Train with the flags of `run_finetune.py train`, to which --pretrained_word2vec_file is --word_vectors."""
-    given = sys.argv[1:] if argv is None else argv
-    flags = [flag.replace("--pretrained_word2vec_file", "--word_vectors") for flag in given]
-    run_finetune.main(["train", "--head=mean", *flags])
+    parser = arguments.parser(__doc__)
+    classifier_flags.add_train(parser)
+    options = {**arguments.FILE, "dest": "word_vectors", "required": True, "help": "word vectors"}
+    parser.add_argument("--pretrained_word2vec_file", **options)
+    parser.set_defaults(head="mean", command="train")
+    task_flags.run(parser.parse_args(argv), Classifier, train=classifier_flags.train)
 
 
 if __name__ == "__main__":

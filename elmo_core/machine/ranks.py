@@ -36,7 +36,6 @@ class Ranks:
         if self.size > 1:
             if paddle.get_device() == "cpu":  # otherwise Paddle would use GPUs if there are any
                 os.environ["PADDLE_DISTRI_BACKEND"] = "gloo"
-            check_hosts(os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(","))
             paddle.distributed.init_parallel_env()
 
     @property
@@ -162,19 +161,3 @@ class Ranks:
                 f"rank {self.rank}: another rank was lost. See its log (log/workerlog.N, or in the log_dir of "
                 f"paddle.distributed.launch). {self.advice}".rstrip()
             ) from error
-
-
-def check_hosts(endpoints: Sequence[str]) -> None:
-    """Raise if ranks on several machines could not reach each other.
-
-    By default gloo takes the address that the host name resolves to, on Debian 127.0.1.1.
-    """
-    hosts = {endpoint.rpartition(":")[0] for endpoint in endpoints}
-    uses_gloo = paddle.get_device() == "cpu"
-    is_local = any(host.startswith("127.") or host == "localhost" for host in hosts)
-    if len(hosts) > 1 and (is_local or (uses_gloo and "GLOO_SOCKET_IFNAME" not in os.environ)):
-        raise UserError(
-            f"the machines {', '.join(sorted(hosts))} need addresses at which they reach each other. On each, give "
-            "paddle.distributed.launch --host=ADDRESS and, with --device=cpu, name the network interface of that address in "
-            "GLOO_SOCKET_IFNAME (docs/cluster.md)."
-        )

@@ -127,8 +127,6 @@ def install(name: str, files: str | Path | Sequence[str | Path] = ()) -> Path:
     model = find(name)
     local_files = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
     if model.is_installed:
-        if local_files:
-            log.warning(f"{name} is already installed in {model.folder}. The files are ignored.")
         return model.folder
     # not writable by others: compiled code is cached only in such folders
     home().parent.mkdir(mode=0o755, parents=True, exist_ok=True)
