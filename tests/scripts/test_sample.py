@@ -103,9 +103,9 @@ def test_a_trained_models_surprisal_is_like_the_true_one(tmp_path):
     with (DATA / "dev" / "dev-00000-of-00002").open(encoding="utf-8") as file:
         sentences = [line.split() for line in islice(file, 200)]
     embedder, automaton = ELMoEmbedder(tmp_path, 8, "cpu", carry_state=True), Automaton(read_grammar(), "sample")
-    found = np.log(2) * [record[1:3] for records in embedder.surprisal(sentences) for record in records]
+    bits = [record[1:3] for records in embedder.surprisal(sentences) for record in records]
     true = [pair for tokens in sentences for pair in zip(*automaton.surprisals(tokens), strict=True)]
-    for ours, theirs in zip(np.transpose(found), np.transpose(true), strict=True):
+    for ours, theirs in zip(np.log(2) * np.transpose(bits), np.transpose(true), strict=True):
         assert np.corrcoef(ours, theirs)[0, 1] > 0.6 and theirs.mean() < ours.mean() < 2
 
 
