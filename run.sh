@@ -44,6 +44,6 @@ echo "== what a word means in context"
 $python run_polysemy.py --init_from_ckpt="$checkpoint/final" --corpus='data/dev/*' --senses=data/dev_senses.tsv \
     --word=bank,苹果 --examples=2 --neighbours=1
 
-echo "== the same with the bundled model zh-news, as an interactive page for any browser"
-$python run_polysemy.py --init_from_ckpt=zh-news --corpus='data/dev/*' --senses=data/dev_senses.tsv \
+echo "== the same with the bundled model zh, as an interactive page for any browser"
+$python run_polysemy.py --init_from_ckpt=zh --corpus='data/dev/*' --senses=data/dev_senses.tsv \
     --page="$checkpoint/words.html"

@@ -1,9 +1,9 @@
 """Evaluate a language model: perplexity, surprisal of words and sentences, minimal pairs, regions of experiments.
 
     python run_eval.py --init_from_ckpt=checkpoints/10000 --dev_data_path='corpus/dev/*'
-    python run_eval.py --init_from_ckpt=en-reviews --lang=en --dev_data_path=reviews.txt --per_token=words.tsv
-    python run_eval.py --init_from_ckpt=en-reviews --lang=en --pairs=blimp.jsonl --groups field UID
-    python run_eval.py --init_from_ckpt=en-reviews --lang=en --regions=items.tsv --output=surprisal.tsv
+    python run_eval.py --init_from_ckpt=en --lang=en --dev_data_path=reviews.txt --per_token=words.tsv
+    python run_eval.py --init_from_ckpt=en --lang=en --pairs=blimp.jsonl --groups field UID
+    python run_eval.py --init_from_ckpt=en --lang=en --regions=items.tsv --output=surprisal.tsv
     python -m paddle.distributed.launch --gpus '0,1' run_eval.py ...           (several processes share the rows)
 
 The perplexity is that of the whole text, with the LSTM state carried from sentence to sentence as in training. All other

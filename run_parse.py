@@ -1,6 +1,6 @@
 """Train and use a dependency parser on a treebank of your own. ELMo is optional.
 
-    python run_parse.py train --train_file=train.conllu --dev_file=dev.conllu --init_from_ckpt=en-reviews --save_dir=parser
+    python run_parse.py train --train_file=train.conllu --dev_file=dev.conllu --init_from_ckpt=en --save_dir=parser
     echo "The room was quiet." | python run_parse.py predict --model_dir=parser
     python run_parse.py predict --model_dir=parser --input=test.conllu --output=parsed.conllu
     python run_parse.py evaluate --model_dir=parser --test_file=test.conllu

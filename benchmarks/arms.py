@@ -1,6 +1,6 @@
 """Measure how much ELMo improves a task, and why: the same training without it and with parts of it.
 
-    python benchmarks/arms.py --task=weibo-ner --data=DIR --elmo=zh-news --vectors=news/word2vec.bin --output=runs/weibo
+    python benchmarks/arms.py --task=weibo-ner --data=DIR --elmo=zh --vectors=news/word2vec.bin --output=runs/weibo
     python benchmarks/arms.py ... --arms elmo tuned --seeds 1 2 --set epochs=10 lr=0.001
 
 nothing     word embeddings trained with the task

@@ -190,10 +190,10 @@ def tasks(device: str, ranks: Ranks) -> str:
         treebank = Path(folder, "treebank.conllu")
         treebank.write_text(TREE * 40, encoding="utf-8")
         for name, flags in {
-            "tag": [f"--train_file={lac}", f"--dev_file={lac}", "--scheme=lac", "--init_from_ckpt=zh-news"],
-            "finetune": [f"--train_file={texts}", "--init_from_ckpt=en-reviews"],
-            "read": [f"--train_file={reading}", f"--dev_file={reading}", "--lang=zh", "--init_from_ckpt=zh-news"],
-            "parse": [f"--train_file={treebank}", "--init_from_ckpt=en-reviews"],
+            "tag": [f"--train_file={lac}", f"--dev_file={lac}", "--scheme=lac", "--init_from_ckpt=zh"],
+            "finetune": [f"--train_file={texts}", "--init_from_ckpt=en"],
+            "read": [f"--train_file={reading}", f"--dev_file={reading}", "--lang=zh", "--init_from_ckpt=zh"],
+            "parse": [f"--train_file={treebank}", "--init_from_ckpt=en"],
         }.items():
             began, script = time.perf_counter(), f"run_{name}.py"
             command = [script, "train", *flags, "--epochs=1", f"--device={device}", f"--save_dir={folder}/{name}"]
@@ -221,7 +221,7 @@ def resume(device: str, ranks: Ranks) -> str:
 def embed(device: str, ranks: Ranks) -> str:
     sentences = [["the", "breakfast", "was", "good", "."], ["good"], ["a", "quiet", "room"]]
     found = [
-        np.concatenate([x.reshape(-1) for x in elmo.ELMoEmbedder("en-reviews", size, where).encode(sentences)])
+        np.concatenate([x.reshape(-1) for x in elmo.ELMoEmbedder("en", size, where).encode(sentences)])
         for where, size in (("cpu", 2), (device, 2), (device, 1))
     ]
     largest = max(float(np.abs(x - found[0]).max()) for x in found[1:])

@@ -1,7 +1,7 @@
 """Ten folds of the sentence polarity dataset, as in the tables of docs/polarity.md, with the flags of run_finetune.py.
 
     python benchmarks/polarity.py --data_dir=DIR --init_from_ckpt=none --word_vectors=word2vec.bin --results=word2vec.json
-    python benchmarks/polarity.py --data_dir=DIR --init_from_ckpt=en-reviews --results=elmo.json --against word2vec.json
+    python benchmarks/polarity.py --data_dir=DIR --init_from_ckpt=en --results=elmo.json --against word2vec.json
     python benchmarks/polarity.py --runs b-1.json b-2.json --against word2vec-1.json word2vec-2.json
 
 A tenth of each training part selects the epoch and, of several, the learning rate and the weight decay of the head, before

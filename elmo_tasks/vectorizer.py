@@ -18,7 +18,7 @@ base, validation = (import_optional(f"sklearn.{name}", "ELMoVectorizer") for nam
 class ELMoVectorizer(base.TransformerMixin, base.BaseEstimator):
     """Makes one vector of each text: the mean or maximum over its tokens.
 
-        make_pipeline(ELMoVectorizer("en-reviews"), LogisticRegression()).fit(texts, labels)
+        make_pipeline(ELMoVectorizer("en"), LogisticRegression()).fit(texts, labels)
 
     model: a checkpoint, or a model's name. layers, pool, batch_size, device: as of `ELMoEmbedder`. lang, user_dict: as of
     its `encode_texts`; auto: recognised by the texts that `fit` receives.
@@ -26,7 +26,7 @@ class ELMoVectorizer(base.TransformerMixin, base.BaseEstimator):
 
     def __init__(
         self,
-        model: str | Path = "en-reviews",
+        model: str | Path = "en",
         layers: Layers = "average",
         pool: str = "mean",
         lang: str = AUTO,

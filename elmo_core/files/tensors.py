@@ -1,6 +1,7 @@
-"""Arrays in safetensors files, with a SHA-256 of everything in the metadata.
+"""Arrays in safetensors files, with a checksum in the metadata.
 
-Safetensors cannot hold code, and notice truncation; the checksum notices any other change.
+Safetensors cannot hold code, and notice truncation. The checksum notices any flipped bit, but not two equal changes that
+cancel out, such as two 64-bit words of an array swapped.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from safetensors import SafetensorError, numpy, safe_open
 from elmo_core.files.disk import atomic_write, check_input
 from elmo_core.messages import UserError
 
-CHECKSUM = "sha256"  # the name of a text
+CHECKSUM = "checksum"  # the name of a text
 ARRAY = "array"  # stands for an array among the values
 
 
@@ -89,8 +90,14 @@ def _damage(path: Path, reason: str) -> UserError:
 
 
 def _checksum(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> str:
-    digest = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
-    for name, array in sorted(arrays.items()):
-        digest.update(f"{name} {array.dtype.name} {array.shape} ".encode())
-        digest.update(array.reshape(-1).view(np.uint8))
-    return digest.hexdigest()
+    """Hash the texts, and of each array the name, type, shape and sum: to hash all bytes takes 40 times as long."""
+    rows = [(name, array.dtype.name, array.shape, _sum_words(array)) for name, array in sorted(arrays.items())]
+    return hashlib.sha256(json.dumps([dict(metadata), rows], sort_keys=True).encode()).hexdigest()
+
+
+def _sum_words(array: np.ndarray) -> int:
+    """Add up an array's 64-bit words, modulo 2**64; the last one is padded with zeros."""
+    data = array.reshape(-1).view(np.uint8)
+    whole = data.size - data.size % 8
+    last = int.from_bytes(data[whole:].tobytes(), "little")
+    return (int(data[:whole].view(np.uint64).sum()) + last) % 2**64

@@ -15,18 +15,18 @@ from elmo_core.weights import checkpoint, published
 def resolve_name(params: str | Path) -> Path:
     """Return the folder of a model, given as in `checkpoint.resolve` or by a published name. Those are downloaded once.
 
-    An existing path takes precedence over a name.
+    A model's path takes precedence over a name; a folder of text called `en` does not.
     """
     if not isinstance(params, str | Path):
         raise TypeError(
             f"found {type(params).__name__} {params!r:.60}, expected a checkpoint's path or a model's name."
         )
     name = str(params)
-    if name in published.table() and not Path(name).exists():
-        return published.install(name)
     try:
         return checkpoint.resolve(params)
     except UserError as error:
+        if name in published.table():
+            return published.install(name)
         if names := published.similar(name):
             raise UserError(f"{error} Did you mean the published model {' or '.join(names)}?") from error
         raise

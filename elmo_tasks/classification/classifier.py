@@ -26,7 +26,7 @@ _warn_once = cache(log.warning)
 class Classifier(Task[ClassifierSettings]):
     """Predicts the classes of texts, or of pairs of texts. It is selected by ROC AUC.
 
-    classifier = Classifier.train(texts, labels, settings=ClassifierSettings(elmo="en-reviews"), save_dir="runs/reviews")
+    classifier = Classifier.train(texts, labels, settings=ClassifierSettings(elmo="en"), save_dir="runs/reviews")
     classifier = Classifier("runs/reviews")
     classifier.predict(["The room was quiet and clean."])          # ["good"]
     classifier.predict_proba(["The room was quiet and clean."])    # array([[0.04, 0.96]]), in the order of its classes

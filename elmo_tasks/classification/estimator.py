@@ -17,11 +17,11 @@ class ELMoClassifier(ClassifierMixin, BaseEstimator):
 
         cross_val_score(ELMoClassifier(head="mean"), texts, labels, cv=5)
 
-    Its parameters are the fields of `ClassifierSettings`, of which `elmo` is "en-reviews" here, and `device`. With an `ELMo`
+    Its parameters are the fields of `ClassifierSettings`, of which `elmo` is "en" here, and `device`. With an `ELMo`
     layer and its cache as `elmo`, vectors are computed once for all folds.
     """
 
-    def __init__(self, *, elmo: Any = "en-reviews", device: str = "auto", **settings: Any):
+    def __init__(self, *, elmo: Any = "en", device: str = "auto", **settings: Any):
         self.device = device
         for name, value in vars(ClassifierSettings(elmo=elmo, **settings)).items():
             setattr(self, name, value)

@@ -25,7 +25,7 @@ Text = str | Sequence[str]
 class Parser(Task[ParserSettings]):
     """Predicts the dependency trees of sentences. It is selected by LAS.
 
-    settings = ParserSettings(elmo="en-reviews")
+    settings = ParserSettings(elmo="en")
     Parser.train("train.conllu", dev="dev.conllu", settings=settings, save_dir="runs/parser")
     parser = Parser("runs/parser")
     print(parser.predict(["The cat sat."])[0])

@@ -31,7 +31,7 @@ class Reader(Task[ReaderSettings]):
     """Answers questions about passages. It is selected by F1.
 
         examples = [{"id": 1, "context": ..., "question": ..., "answers": {"text": [...], "answer_start": [...]}}, ...]
-        reader = Reader.train(examples, settings=ReaderSettings(elmo="en-reviews"), save_dir="runs/mrc")
+        reader = Reader.train(examples, settings=ReaderSettings(elmo="en"), save_dir="runs/mrc")
         reader = Reader("runs/mrc")
         reader.answer("Who lives in Paris?", "Anna lives in Paris.", k=3)  # [Answer("Anna", 0, 4, 0.93), ...]
 

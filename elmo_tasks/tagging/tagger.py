@@ -37,7 +37,7 @@ class Prediction(NamedTuple):
 class Tagger(Task[TaggerSettings]):
     """Labels the tokens of sentences. It is selected by F1 or, of plain labels, accuracy.
 
-    tagger = Tagger.train(sentences, labels, settings=TaggerSettings(elmo="en-reviews"), save_dir="runs/tagger")
+    tagger = Tagger.train(sentences, labels, settings=TaggerSettings(elmo="en"), save_dir="runs/tagger")
     tagger = Tagger("runs/tagger")
     tagger.predict(["The cat sat .".split()])      # [["B-NP", "I-NP", "B-VP", "O"]]
     tagger.spans(["The cat sat."])                 # [[Span(begin=0, end=7, text='The cat', label='NP', score=0.98), ..]]

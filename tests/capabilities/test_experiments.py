@@ -201,5 +201,5 @@ def test_mistakes_in_the_regions_are_named(tmp_path, text, word):
 )
 def test_a_flag_without_effect_is_an_error(capsys, flags):
     with pytest.raises(SystemExit):
-        run_eval.parse(["--init_from_ckpt=en-reviews", *flags.split()])
+        run_eval.parse(["--init_from_ckpt=en", *flags.split()])
     assert re.search(rf"{flags.split()[1].partition('=')[0]} has no effect without", capsys.readouterr().err)

@@ -21,7 +21,7 @@ PAGES = [f"docs/{path.name}" for path in sorted(PROJECT.glob("docs/*.md")) if "_
 PAGES += ["README_zh.md", "docs/reference_zh.md"]
 BEFORE = """\
 run_embed.py --init_from_ckpt=checkpoints --input=sentences.txt --output=vectors.hdf5 --device=cpu
-run_tag.py train --train_file=chunks --save_dir=runs/tagger --init_from_ckpt=en-reviews --hidden_dim=32 --epochs=9 --lr=0.01
+run_tag.py train --train_file=chunks --save_dir=runs/tagger --init_from_ckpt=en --hidden_dim=32 --epochs=9 --lr=0.01
 run_read.py train --train_file=data/reading/dev.json --save_dir=runs/mrc --init_from_ckpt=none --lang=zh --epochs=1
 """
 SENT = """
@@ -59,13 +59,13 @@ def test_the_wheel_holds_the_library_and_the_scripts_in_a_folder(wheel):
     files = {
         "elmo/py.typed",
         "elmo_core/network/fused.c",
-        "elmo_core/models/zh-news/model.safetensors",
+        "elmo_core/models/zh/model.safetensors",
         "elmo_core/py.typed",
         "elmo_tasks/py.typed",
         "elmo_scripts/senses/page.html",
         *(f"elmo_scripts/{script}.py" for script, _ in command.COMMANDS.values()),
     }
-    assert files <= set(names) and wheel.stat().st_size <= 32e6
+    assert files <= set(names) and wheel.stat().st_size <= 75e6
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ preprocess.py vocab corpus/train --output=vocab.txt
 run_eval.py --dev_data_path=corpus/dev --init_from_ckpt=run --device=cpu
 convert.py export run --output=exported
 convert.py import exported/options.json exported/weights.hdf5 --output=imported
-run_embed.py --init_from_ckpt=zh-news --input=vocab.txt --output=vectors.hdf5 --device=cpu
+run_embed.py --init_from_ckpt=zh --input=vocab.txt --output=vectors.hdf5 --device=cpu
 run_tag.py train --train_file=tags --dev_file=tags --save_dir=tagger --init_from_ckpt=model --epochs=1 --device=cpu
 run_tag.py train --train_file=tags --save_dir=tagger --init_from_ckpt=none --epochs=1 --device=cpu --overwrite
 run_tag.py predict --model_dir=tagger --input=vocab.txt --output=tagged --device=cpu

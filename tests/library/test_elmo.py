@@ -245,11 +245,8 @@ def test_raw_texts_are_split_into_sentences(model, pool):
 
 
 def test_raw_text_is_split_in_the_language_of_the_model():
-    for name, tokens in (("zh-news", ["他", "在", "银行", "工作", "。"]), ("en-reviews", ["It", "'s", "good", "."])):
-        assert (
-            ELMoEmbedder(name).encode_texts(["他在银行工作。" if name == "zh-news" else "It's good."])[0].tokens
-            == tokens
-        )
+    for name, text, tokens in (("zh", "他在银行工作。", "他 在 银行 工作 。"), ("en", "It's good.", "It 's good .")):
+        assert ELMoEmbedder(name).encode_texts([text])[0].tokens == tokens.split()
 
 
 def test_layers_and_pooling(model):
@@ -397,10 +394,10 @@ def test_threads_count_unknown_words_together(model):
 @pytest.mark.parametrize(
     ("model", "tokens", "problem"),
     [
-        ("en-reviews", ["今天", "天气", "很", "好"], "another language"),
-        ("zh-news", ["今天天气很好，我们去公园。"], "segmented"),
-        ("zh-news", ["今天", "天气", "很", "好"], None),
-        ("en-reviews", ["The", "acting", "is", "zxqwv", "."], None),
+        ("en", ["今天", "天气", "很", "好"], "another language"),
+        ("zh", ["今天天气很好，我们去公园。"], "segmented"),
+        ("zh", ["今天", "天气", "很", "好"], None),
+        ("en", ["The", "acting", "is", "zxqwv", "."], None),
     ],
 )
 def test_text_that_the_model_cannot_read_is_warned_of_once(model, tokens, problem, messages):
@@ -538,7 +535,7 @@ def test_a_copy_of_an_embedder_gives_the_same_vectors(tmp_path, kind, name):
 
 
 def test_a_published_embedder_is_pickled_by_its_name():
-    embedder = ELMoEmbedder("en-reviews", pool="mean")
+    embedder = ELMoEmbedder("en", pool="mean")
     pickled = pickle.dumps(embedder)
     assert len(pickled) < 1000
     np.testing.assert_equal(pickle.loads(pickled).encode(SENTENCES), embedder.encode(SENTENCES))

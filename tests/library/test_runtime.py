@@ -133,7 +133,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         assert stopping.wait(60)
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(str(elmo.ELMoEmbedder("en-reviews").encode([["a", "film"]])[0].shape).encode())
+        self.wfile.write(str(elmo.ELMoEmbedder("en").encode([["a", "film"]])[0].shape).encode())
 
 stopping = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stopping.set())

@@ -32,7 +32,7 @@ def example(model):
         space = {}
         for part in ("# Coming", f"## {section}"):
             code = re.search(rf"^{part}.*?^```python\n(.*?)^```", PAGE, re.M | re.S)[1]
-            exec(code.replace("en-reviews", str(model[0])), space)
+            exec(code.replace('"en"', repr(str(model[0]))), space)
         return space, reference.embed(model[1], space["sentences"])[0]
 
     return run

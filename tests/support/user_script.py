@@ -18,7 +18,7 @@ embedder = ELMoEmbedder(next(model.name for model in models("English") if model.
 assert embedder.encode([["A", "fine", "film"]])[0].shape == embedder.shape(3)
 
 texts, classes = ("The room was quiet and clean.", "The breakfast was cold.") * 15, ("good", "bad") * 15
-settings = ClassifierSettings(elmo="en-reviews", head="mean", epochs=5, lr=0.01)
+settings = ClassifierSettings(elmo="en", head="mean", epochs=5, lr=0.01)
 trained = Classifier.train(texts, classes, dev=(texts, classes), settings=settings, save_dir=output / "reviews")
 classifier = Classifier(moved("reviews"))
 assert abs(classifier.predict_proba(texts) - trained.predict_proba(texts)).max() < 1e-5
