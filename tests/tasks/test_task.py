@@ -88,7 +88,7 @@ def test_a_trained_model_is_complete(tmp_path, elmo, request):
 def test_a_ready_made_model_has_a_name(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(ready, "MODELS", tmp_path)
     monkeypatch.chdir(tmp_path)
-    trained = train(settings=replace(SETTINGS, elmo="en-reviews"), test=DATA, save_dir="tagger/en-ner")
+    trained = train(settings=replace(SETTINGS, elmo="en"), test=DATA, save_dir="tagger/en-ner")
     found = Tagger("en-ner")
     assert found.folder == tmp_path / "tagger/en-ner" and found.predict(SENTENCES) == trained.predict(SENTENCES)
     for task, name, word in ((Tagger, "en-net", "en-ner"), (Classifier, "en-ner", "classifier.$")):
