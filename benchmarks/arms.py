@@ -40,7 +40,17 @@ from elmo_core.files import disk
 from elmo_core.messages import UserError
 from elmo_core.text.text_files import read_lines
 from elmo_core.weights import checkpoint, model_files
-from elmo_tasks import Classifier, ClassifierSettings, Reader, ReaderSettings, Tagger, TaggerSettings
+from elmo_tasks import (
+    Classifier,
+    ClassifierSettings,
+    Parser,
+    ParserSettings,
+    Reader,
+    ReaderSettings,
+    Tagger,
+    TaggerSettings,
+)
+from elmo_tasks.parsing.trees import Tree
 from elmo_tasks.reading.data import read_passages
 from elmo_tasks.tagging.data import Sentence, SentenceReader
 from elmo_tasks.tagging.scheme import spans
@@ -108,6 +118,7 @@ TASKS = {
         Classifier, partial(ClassifierSettings, lang="zh"), ("train.tsv", "", "dev.tsv"), nothing=LEARNT
     ),
     "texts": Task(Classifier, ClassifierSettings, ("train.tsv", "dev.tsv", "test.tsv"), nothing=LEARNT),
+    "parsing": Task(Parser, ParserSettings, ("train.conllu", "dev.conllu", "test.conllu")),
     "cmrc2018": Task(
         Reader,
         partial(ReaderSettings, lang="zh"),
@@ -192,6 +203,12 @@ def scores_of(task: str, model: Any, test: Any) -> dict[str, np.ndarray]:
         score = model.evaluated(model.read(test))
         return {"EM": score.exact, "F1": score.f1}
     sentences = model.read(test)
+    if isinstance(model, Parser):
+        trees = list(zip(sentences, model.predictions(sentences), strict=True))
+        return {
+            name: f1_contributions([(arcs(gold, of), arcs(tree, of)) for gold, tree in trees])
+            for name, of in (("UAS", 0), ("LAS", 1))
+        }
     predicted = map(model.names, model.predictions(sentences))
     pairs = [both_spans(s, labels, model.settings.scheme) for s, labels in zip(sentences, predicted, strict=True)]
     scores = {"F1": f1_contributions(pairs)}
@@ -206,6 +223,12 @@ def scores_of(task: str, model: Any, test: Any) -> dict[str, np.ndarray]:
         ]
         scores["F1, unknown"] = f1_contributions(unknown)
     return scores
+
+
+def arcs(tree: Tree, labelled: int) -> set:
+    """The words of a tree with their heads and, if labelled, their relations, without subtypes."""
+    relations = [label.split(":")[0] if labelled else "" for label in tree.labels]
+    return set(zip(range(len(tree.heads)), tree.heads, relations, strict=True))
 
 
 def both_spans(sentence: Sentence, predicted: Sequence[Any], scheme: str) -> tuple[set, set]:
