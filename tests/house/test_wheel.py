@@ -61,6 +61,8 @@ def test_the_wheel_holds_the_library_and_the_scripts_in_a_folder(wheel):
         "elmo_core/network/fused.c",
         "elmo_core/models/zh/model.safetensors",
         "elmo_core/py.typed",
+        "elmo_tasks/models/parser/en-ewt/model.safetensors",
+        "elmo_tasks/models/tagger/zh-gsd/README.md",
         "elmo_tasks/py.typed",
         "elmo_scripts/senses/page.html",
         *(f"elmo_scripts/{script}.py" for script, _ in command.COMMANDS.values()),
@@ -94,6 +96,7 @@ def test_the_command_runs_the_scripts(library, tmp_path, monkeypatch):
     assert done.returncode == 0, done.stderr
     done = run(library, elmo, "tag", "predict", "--model_dir=tagger", "--lang=en", input="The cat sat\n")
     assert done.stdout == "The\tB-NP\ncat\tI-NP\nsat\tO\n\n", done.stderr
+    assert "\nzh-gsd" in run(library, elmo, "models").stdout
     done = run(library, elmo, "fintune")
     assert done.returncode == 2 and "did you mean finetune?" in done.stderr
 

@@ -1,10 +1,12 @@
-"""The bundled models: small, found by name without a network, and real."""
+"""The bundled models, and the ready-made ones: small, found by name without a network, and real."""
 
 import pytest
 
 from elmo import ELMoEmbedder
 from elmo_core.machine import runtime, versions
 from elmo_core.weights import published
+from elmo_tasks import Parser, Tagger
+from elmo_tasks.ready import ready_made
 
 PLACES = {  # a sentence, a place in it, words that fit there
     "en": ("The acting is very good .", 4, {"good", "bad", "great"}),
@@ -22,6 +24,25 @@ def test_a_bundled_model_reads_and_predicts(name, tmp_path, monkeypatch):
     (vectors,) = embedder.encode([sentence])
     assert vectors.shape == (3, len(sentence), 256)
     assert {word for word, _ in embedder.substitutes(sentence, place, k=50)} >= words
+
+
+def test_the_ready_made_models_read_raw_text_and_words(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ELMO_HOME", str(tmp_path))
+    names = [f"{folder.parent.name}/{folder.name}" for folder in ready_made()]
+    assert names == ["parser/en-ewt", "tagger/en-ewt", "tagger/zh-gsd"]
+    for folder in ready_made():
+        assert sum(file.stat().st_size for file in folder.iterdir()) < 6.5e6
+        assert "CC BY-SA 4.0" in (folder / "README.md").read_text(encoding="utf-8")
+    text, words = "The old room was quiet.", ["The", "old", "room", "was", "quiet", "."]
+    tags = ["DET", "ADJ", "NOUN", "AUX", "ADJ", "PUNCT"]
+    for tree in Parser("en-ewt").predict([text, words]):
+        assert (tree.tokens, tree.tags, tree.heads) == (words, tags, [3, 3, 5, 5, 0, 5])
+        assert tree.labels == ["det", "amod", "nsubj", "cop", "root", "punct"]
+    for spans in Tagger("en-ewt").spans([text, words]):
+        assert ([span.text for span in spans], [span.label for span in spans]) == (words, tags)
+    (spans,) = Tagger("zh-gsd").spans(["他在北京工作。"])
+    assert " ".join(f"{span.text}/{span.label}" for span in spans) == "他/w 在/w 北京/LOC 工作/w 。/w"
 
 
 def test_an_embedder_leaves_the_choice_of_tf32_to_the_program():
