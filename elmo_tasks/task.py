@@ -95,12 +95,12 @@ class Task(Generic[S]):
     _identity: dict[str, Any] | None = None  # of the training
 
     def __init__(self, folder: str | Path, device: str = "auto", precision: str = "float32"):
-        """Load a folder or, by its name, a ready-made model. An existing folder takes precedence.
+        """Load a folder or, by its name, a ready-made model. A folder of that name with a trained model takes precedence.
 
         device: auto, cpu, gpu or gpu:N. precision: of ELMo's products: float32, bfloat16 or auto.
         """
         folder, ready = Path(folder), {path.name: path for path in ready_made(self.name)}
-        if not folder.exists():
+        if read_config(folder) is None:
             folder = ready.get(str(folder), folder)
         values = read_config(folder)
         if values is None or values["task"] != self.name:

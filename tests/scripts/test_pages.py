@@ -274,9 +274,11 @@ def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch,
     checkpoint.write_names(readers_folder / "checkpoints" / "sample", {"final": 7})
     flags = "--init_from_ckpt=checkpoints --device=cpu --input=sentences.txt --output=vectors.hdf5"
     run_embed.main(flags.split())
-    encoding, network, _, published, reading, similar, tagger = [
+    ready, encoding, network, _, published, reading, similar, tagger = [
         block for page in ("README.md", "docs/embedding.md", "LAC_demo/README.md") for block in python_blocks(page)
     ]
+    exec(ready, {})
+    assert capsys.readouterr().out in (PROJECT / "docs/parsing.md").read_text(encoding="utf-8")
     width, space = 2 * tiny.CHAR["projection_dim"], {}
     exec(encoding, space)
     assert capsys.readouterr().out == "(3, 4, 256)\n(3, 3, 256)\n"
@@ -360,7 +362,9 @@ def test_both_languages_have_the_same_python(page):
 
 
 def test_the_chinese_example_prints_what_it_shows(capsys):
-    example, *_ = python_blocks("README_zh.md")
+    ready, example, *_ = python_blocks("README_zh.md")
+    exec(ready, {})
+    assert f"  # {capsys.readouterr().out}" in (PROJECT / "README_zh.md").read_text(encoding="utf-8")
     exec(example, {})
     assert f"```\n{capsys.readouterr().out}```\n" in chinese_example()
 

@@ -4,7 +4,9 @@ The files are written and read by the tests' own code, in support/foreign.py and
 """
 
 import json
+import math
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -164,7 +166,7 @@ def test_files_are_recognised_by_their_names(tmp_path):
 
 
 def assert_predicts(checkpoint_: Path, parameters: reference.Parameters, text: Path, capsys) -> None:
-    """run_eval.py finds the reference's perplexity of a sentence."""
+    """run_eval.py finds the reference's perplexities of a sentence, whose geometric mean is that of the loss."""
     text.write_text("the river bank\n", encoding="utf-8")
     row, ids = ["<S>", "the", "river", "bank", "</S>"], [0, 3, 6, 4, 1]
     inputs = {"forward": [row[:-1]], "backward": [row[:0:-1]]}
@@ -172,7 +174,8 @@ def assert_predicts(checkpoint_: Path, parameters: reference.Parameters, text: P
     loss, _ = reference.lm_loss(parameters, inputs, targets)
     capsys.readouterr()
     run_eval.main([f"--dev_data_path={text}", f"--init_from_ckpt={checkpoint_}", "--device=cpu", "--batch_size=3"])
-    assert float(capsys.readouterr().out.split()[-1]) == pytest.approx(np.exp(loss), rel=1e-3, abs=2e-3)
+    forward, backward = map(float, re.findall(r"ward +(\S+)$", capsys.readouterr().out, re.M))
+    assert math.sqrt(forward * backward) == pytest.approx(np.exp(loss), rel=1e-3, abs=2e-3)
 
 
 @pytest.mark.parametrize("cnn", [{}, WORD], ids=["characters", "words"])
