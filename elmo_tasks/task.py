@@ -100,9 +100,9 @@ class Task(Generic[S]):
         device: auto, cpu, gpu or gpu:N. precision: of ELMo's products: float32, bfloat16 or auto.
         """
         folder, ready = Path(folder), {path.name: path for path in ready_made(self.name)}
-        if read_config(folder) is None:
-            folder = ready.get(str(folder), folder)
         values = read_config(folder)
+        if values is None and str(folder) in ready:
+            values = read_config(folder := ready[str(folder)])
         if values is None or values["task"] != self.name:
             found = f"a trained {values['task']}" if values else "no trained model"
             names = f" or a name: {join_names(list(ready))}" if ready else ""

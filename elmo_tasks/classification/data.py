@@ -54,8 +54,8 @@ class TextReader:
         """The texts of a file, of a table, or of a pair of texts and labels. name: of the argument."""
         texts, is_file = [], isinstance(data, str | Path)
         if is_file or records.is_table(data):
-            given = self._records(Path(data)) if is_file else records.table_records(data, name)
-            for where, record in given:
+            rows = self._records(Path(data)) if is_file else records.table_records(data, name)
+            for where, record in rows:
                 text, label, *text2 = self._names(record, where)
                 values = [value_of(record, column, where) for column in (text, *text2)]
                 texts.append(as_text(values, where, value_of(record, label, where)))
