@@ -10,6 +10,7 @@ the highest LAS on --dev_file is saved. UAS and LAS are those of the CoNLL 2018 
 """
 
 import argparse
+import re
 from collections.abc import Iterator, Sequence
 
 import args as arguments
@@ -17,12 +18,15 @@ import script
 import task_flags
 from args import FILE
 from elmo_core.files import disk
+from elmo_core.messages import UserError
 from elmo_core.text.text_files import read_lines
 from elmo_tasks.parsing.data import read_conllu
 from elmo_tasks.parsing.network import ParserSettings
 from elmo_tasks.parsing.parser import Parser
 from elmo_tasks.parsing.trees import Tree
 from elmo_tasks.records import ending
+
+CONLLU = re.compile(r"# (sent_id|text) = |\d+(-\d+)?(\t[^\t]*){9}$")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -53,6 +57,9 @@ def sentences(args: argparse.Namespace, parser: Parser) -> Iterator[Tree]:
         yield from read_conllu(args.input, is_gold=False)
         return
     for number, line in enumerate(read_lines(args.input), 1):
+        if CONLLU.match(line):
+            where = f"{args.input or 'standard input'}:{number}"
+            raise UserError(f"{where}: this is CoNLL-U, expected text. Give it as a file: --input=FILE.conllu.")
         if line.strip():
             yield parser.sentence(line, number, args.lang)
 

@@ -18,7 +18,8 @@ from elmo_core.machine import runtime
 def run(main: Callable[[], None]) -> None:
     """Run a script's main(). A user's mistake is one message and exit code 2, not a traceback."""
     runtime.keep_freed_memory()
-    _open_streams()
+    sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - closed by `>&-`
+    sys.stdout.reconfigure(errors="backslashreplace")  # for characters that the terminal cannot encode
     _log_to_stderr()
     for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):  # nohup ignores SIGHUP
@@ -46,10 +47,6 @@ def run(main: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
-
-
-def _open_streams() -> None:
-    sys.stdout.reconfigure(errors="backslashreplace")  # for characters that the terminal cannot encode
 
 
 def _log_to_stderr() -> None:

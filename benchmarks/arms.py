@@ -40,20 +40,10 @@ from elmo_core.files import disk
 from elmo_core.messages import UserError
 from elmo_core.text.text_files import read_lines
 from elmo_core.weights import checkpoint, model_files
-from elmo_tasks import (
-    Classifier,
-    ClassifierSettings,
-    Parser,
-    ParserSettings,
-    Reader,
-    ReaderSettings,
-    Tagger,
-    TaggerSettings,
-)
-from elmo_tasks.parsing.trees import Tree
+from elmo_tasks import Classifier, Parser, Reader, Tagger
 from elmo_tasks.reading.data import read_passages
-from elmo_tasks.tagging.data import Sentence, SentenceReader
-from elmo_tasks.tagging.scheme import spans
+from elmo_tasks.tagging.data import SentenceReader
+from elmo_tasks.tagging.score import Score
 
 ARMS = {  # settings; {elmo}, {vectors}, ... are the flags
     "nothing": {},
@@ -79,7 +69,7 @@ def tagged_words(path: Path, begin: int = 0, end: int = 10) -> tuple[list[list[s
 
 def stripped(path: Path) -> tuple[list[list[str]], list[list[str]]]:
     """Characters and their labels in columns, without the characters' positions in words, as in 科0."""
-    sentences = SentenceReader(TaggerSettings(lang="characters")).read(path, "data")
+    sentences = SentenceReader(Tagger.settings_type(lang="characters")).read(path, "data")
     return [[token[0] for token in s.tokens] for s in sentences], [s.labels for s in sentences]
 
 
@@ -87,12 +77,12 @@ def stripped(path: Path) -> tuple[list[list[str]], list[list[str]]]:
 class Task:
     """How to train for a task.
 
-    files: train, dev ("": a tenth of train) and test. pretrained: settings of all arms but `nothing`; nothing: of that arm.
-    read: how to read a file, if not as the task does.
+    settings: of all arms; pretrained: of all but `nothing`; nothing: of that arm.
+    files: train, dev ("": a tenth of train) and test. read: how to read a file, if not as the task does.
     """
 
     kind: type
-    settings: Callable
+    settings: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[str, str, str] = ("train.txt", "dev.txt", "test.txt")
     pretrained: Mapping[str, Any] = field(default_factory=dict)
     nothing: Mapping[str, Any] = field(default_factory=dict)
@@ -101,29 +91,24 @@ class Task:
 
 LEARNT = {"word_dim": 300}  # by a classifier
 TASKS = {
-    "conll2000": Task(Tagger, partial(TaggerSettings, char_cnn=True)),
-    "weibo-ner": Task(Tagger, TaggerSettings, pretrained={"unit": "jieba"}, read=[stripped] * 3),
+    "conll2000": Task(Tagger, {"char_cnn": True}),
+    "weibo-ner": Task(Tagger, pretrained={"unit": "jieba"}, read=[stripped] * 3),
     "duie-lac": Task(  # its dev.txt is the test set, the last tenth of train.txt the dev set
         Tagger,
-        partial(TaggerSettings, scheme="plain"),
+        {"scheme": "plain"},
         ("train.txt", "train.txt", "dev.txt"),
         read=(partial(tagged_words, end=9), partial(tagged_words, begin=9), tagged_words),
     ),
     "lac": Task(
-        Tagger,
-        partial(TaggerSettings, scheme="lac", data_format="tagged", epochs=15, patience=0),
-        ("train.txt", "", "dev.txt"),
+        Tagger, {"scheme": "lac", "data_format": "tagged", "epochs": 15, "patience": 0}, ("train.txt", "", "dev.txt")
     ),
     "chnsenticorp": Task(  # its test.tsv has no labels
-        Classifier, partial(ClassifierSettings, lang="zh"), ("train.tsv", "", "dev.tsv"), nothing=LEARNT
+        Classifier, {"lang": "zh"}, ("train.tsv", "", "dev.tsv"), nothing=LEARNT
     ),
-    "texts": Task(Classifier, ClassifierSettings, ("train.tsv", "dev.tsv", "test.tsv"), nothing=LEARNT),
-    "parsing": Task(Parser, ParserSettings, ("train.conllu", "dev.conllu", "test.conllu")),
+    "texts": Task(Classifier, files=("train.tsv", "dev.tsv", "test.tsv"), nothing=LEARNT),
+    "parsing": Task(Parser, files=("train.conllu", "dev.conllu", "test.conllu")),
     "cmrc2018": Task(
-        Reader,
-        partial(ReaderSettings, lang="zh"),
-        ("train.json", "trial.json", "dev.json"),
-        pretrained={"word_vectors": "{vectors}"},
+        Reader, {"lang": "zh"}, ("train.json", "trial.json", "dev.json"), pretrained={"word_vectors": "{vectors}"}
     ),
 }
 
@@ -153,8 +138,9 @@ def main() -> None:
 
 
 def settings_of(task: str, arm: str) -> dict[str, Any]:
-    """The settings of an arm, other than those of the task."""
-    return {**(TASKS[task].nothing if arm == "nothing" else TASKS[task].pretrained), **ARMS[arm]}
+    """The settings of an arm."""
+    of_task = TASKS[task]
+    return {**of_task.settings, **(of_task.nothing if arm == "nothing" else of_task.pretrained), **ARMS[arm]}
 
 
 def lacking(args: argparse.Namespace, arm: str) -> list[str]:
@@ -175,7 +161,7 @@ def trained(args: argparse.Namespace, arm: str, seed: int) -> tuple[Any, Any]:
     files = zip(task.read, task.files, strict=True)
     train, dev, test = (read(args.data / name) if name else None for read, name in files)
     data = train if isinstance(train, tuple) else (train,)
-    return task.kind.train(*data, dev=dev, settings=task.settings(seed=seed, **values)), test
+    return task.kind.train(*data, dev=dev, settings=task.kind.settings_type(seed=seed, **values)), test
 
 
 def literal(text: str) -> Any:
@@ -203,46 +189,39 @@ def scores_of(task: str, model: Any, test: Any) -> dict[str, np.ndarray]:
         score = model.evaluated(model.read(test))
         return {"EM": score.exact, "F1": score.f1}
     sentences = model.read(test)
+    pairs = zip(sentences, model.predictions(sentences), strict=True)
     if isinstance(model, Parser):
-        trees = list(zip(sentences, model.predictions(sentences), strict=True))
-        return {
-            name: f1_contributions([(arcs(gold, of), arcs(tree, of)) for gold, tree in trees])
-            for name, of in (("UAS", 0), ("LAS", 1))
-        }
-    predicted = map(model.names, model.predictions(sentences))
-    pairs = [both_spans(s, labels, model.settings.scheme) for s, labels in zip(sentences, predicted, strict=True)]
-    scores = {"F1": f1_contributions(pairs)}
+        words = np.array([len(tree.tokens) for tree in sentences])
+        shares = [model.measure([gold], [tree]).shares for gold, tree in pairs]
+        correct = {name: words * [share[name] for share in shares] for name in ("uas", "las")}
+        return {name.upper(): ratio_contributions(values, words) for name, values in correct.items()}
+    known = set(model.parts["known"] or ())
+    scores = [Score(model.settings.scheme, of_words=True, known=known) for _ in sentences]
+    for score, (sentence, prediction) in zip(scores, pairs, strict=True):
+        score.add(sentence.tokens, sentence.labels, model.names(prediction))
+    counts = {"F1": [score.total for score in scores]}
     if task == "weibo-ner":
-        named = [tuple({span for span in side if span[2].endswith(".NAM")} for side in pair) for pair in pairs]
-        scores["F1, named only"] = f1_contributions(named)
+        named = [[n for tag, n in score.tags.items() if tag.endswith(".NAM")] for score in scores]
+        counts["F1, named only"] = [np.sum([[0, 0, 0], *some], axis=0) for some in named]
     if task == "lac":
-        known = set(model.parts["known"])
-        unknown = [
-            tuple({(i, j, tag) for i, j, tag in side if "".join(sentence.tokens[i:j]) not in known} for side in pair)
-            for sentence, pair in zip(sentences, pairs, strict=True)
-        ]
-        scores["F1, unknown"] = f1_contributions(unknown)
-    return scores
+        counts["F1, unknown"] = [score.unknown for score in scores]
+    return {name: f1_contributions(values) for name, values in counts.items()}
 
 
-def arcs(tree: Tree, labelled: int) -> set:
-    """The words of a tree with their heads and, if labelled, their relations, without subtypes."""
-    relations = [label.split(":")[0] if labelled else "" for label in tree.labels]
-    return set(zip(range(len(tree.heads)), tree.heads, relations, strict=True))
+def f1_contributions(counts: Sequence[Sequence[int]]) -> np.ndarray:
+    """The F1 by sentence. counts: of each sentence, its correct, predicted and gold spans."""
+    correct, predicted, gold = np.array(counts).T
+    return ratio_contributions(2 * correct, predicted + gold)
 
 
-def both_spans(sentence: Sentence, predicted: Sequence[Any], scheme: str) -> tuple[set, set]:
-    return set(spans(sentence.labels, scheme)), set(spans(predicted, scheme))
+def ratio_contributions(parts: Sequence[float], wholes: Sequence[float]) -> np.ndarray:
+    """Linearise the ratio of two sums into one value per sentence.
 
-
-def f1_contributions(pairs: list[tuple[set, set]]) -> np.ndarray:
-    """Linearise the F1 into one value per sentence. Their mean is the F1, and their spread that of the F1, to first order.
-
-    pairs: gold and predicted spans.
+    Their mean is the ratio, and their spread that of the ratio, to first order.
     """
-    correct, total = np.array([(len(gold & guess), len(gold) + len(guess)) for gold, guess in pairs]).T
-    f1 = 2 * correct.sum() / total.sum()
-    return f1 + 2 * len(pairs) * (correct - f1 / 2 * total) / total.sum()
+    parts, wholes = np.array(parts), np.array(wholes)
+    ratio = parts.sum() / wholes.sum()
+    return ratio + len(parts) * (parts - ratio * wholes) / wholes.sum()
 
 
 def table(args: argparse.Namespace) -> Iterator[str]:

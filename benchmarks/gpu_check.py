@@ -64,11 +64,8 @@ def run(args: argparse.Namespace, measure: Callable) -> int:
         except Failure as failure:
             result, found, advice = "FAIL", str(failure), failure.advice
         except Exception as error:  # each check must let the next one run
-            result, found, advice = (
-                "FAIL",
-                f"{type(error).__name__}: {str(error).strip()[-300:]}",
-                "please send this line",
-            )
+            found = f"{type(error).__name__}: {str(error).strip()[-300:]}"
+            result, advice = "FAIL", "please send this line"
         report[name] = {"result": result, "found": found, "seconds": round(time.perf_counter() - began, 1)}
         if ranks.is_main:
             print(f"{name:12} {result:4} {found}" + f"\n{'':17} {advice}" * bool(advice), flush=True)

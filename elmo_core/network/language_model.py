@@ -68,6 +68,8 @@ def compare(embedder, good: Sequence[Sequence[str]], bad: Sequence[Sequence[str]
     if embedder.carry_state:
         raise UserError("compare reads each sentence by itself. Expected an embedder with carry_state=False.")
     good, bad = check_sentences(good), check_sentences(bad)
+    if len(good) != len(bad):
+        raise UserError(f"compare: found {len(good):,} good and {len(bad):,} bad sentences, expected as many.")
     records = embedder.iter_surprisal(itertools.chain.from_iterable(zip(good, bad, strict=True)))
     pairs = zip(records, records, strict=True)  # each takes two: a good sentence's and a bad one's
     progress = tqdm(pairs, total=len(good), unit=" pairs", disable=not embedder.progress)

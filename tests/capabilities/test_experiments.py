@@ -53,6 +53,8 @@ def test_compare_is_the_difference_of_the_surprisals(model):
         forward, backward = bits(model, " ".join(worse)).sum(axis=0) - bits(model, " ".join(better)).sum(axis=0)
         assert comparison[:3] == pytest.approx((forward, backward, forward + backward), abs=1e-4)
     assert [comparison.in_vocabulary for comparison in found] == [True, False]
+    with pytest.raises(UserError, match="2 good and 1 bad"):
+        ELMoEmbedder(model, device="cpu").compare(good, bad[:1])
     with pytest.raises(UserError, match="carry_state"):
         ELMoEmbedder(model, carry_state=True, device="cpu").compare(good, bad)
 

@@ -227,6 +227,7 @@ script.run(lambda: print('x'))
     ("shell", "code", "message"),
     [
         ("| true", 141, ""),
+        (">&-", 0, ""),
         ("> /dev/full", 2, "error: [Errno 28] No space left on device\n"),
     ],
 )
