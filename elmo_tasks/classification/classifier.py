@@ -112,10 +112,6 @@ class Classifier(Task[ClassifierSettings]):
         """The number of each class; of an integer, also as the string that a file has."""
         return {str(label): k for k, label in enumerate(self.classes)} | {c: k for k, c in enumerate(self.classes)}
 
-    def score(self, texts: Any, labels: Sequence[Label] | None = None) -> float:
-        """The accuracy on texts and their labels, given as to `train`."""
-        return self.evaluate(texts, labels)["accuracy"]
-
     def read(self, data: Any) -> list[Text]:
         texts = list(map(self.tokenised, TextReader(self.settings).read(data, "texts")))
         check_texts(texts, self.parts, "texts")
@@ -171,4 +167,4 @@ def check_texts(texts: Sequence[Text], parts: dict[str, Any], name: str) -> None
         if text.label not in known:
             raise UserError(f"{text.where}: the label {text.label!r:.60} does not occur in training. Set `columns`?")
         if len(text.texts) != 1 + parts["pairs"]:
-            raise UserError(f"{text.where}: found {len(text.texts)} texts, unlike in the training data.")
+            raise UserError(f"{text.where}: found {len(text.texts)} texts, expected {1 + parts['pairs']}.")

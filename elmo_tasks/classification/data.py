@@ -35,8 +35,6 @@ class Text:
 def as_text(value: Any, where: str, label: Any = None) -> Text:
     """A text, from a string, or a pair, from two."""
     parts = [value] if isinstance(value, str) else as_list(value) or [value]
-    if len(parts) > 2:
-        raise UserError(f"{where}: found {len(parts)} texts, {value!r:.60}, expected one, or two.")
     return Text(tuple(" ".join(check_text(part, where).split()) for part in parts), label, where)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from elmo_core.checks import describe
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.tokenise import Tokeniser
-from elmo_tasks.reading.text import Text, TokenSpan, Window, windows
+from elmo_tasks.reading.text import Text, Window, windows
 from elmo_tasks.records import Record, check_text, is_table, read_records, table_records
 
 MAX_QUESTIONS = 6  # per group
@@ -51,8 +51,8 @@ class Passage:
     def texts(self) -> list[Text]:
         return [self.content, *(question.content for question in self.questions)]
 
-    def span(self, question: Question) -> TokenSpan | None:
-        """The tokens of a question's first answer that occurs in the passage."""
+    def span(self, question: Question) -> tuple[int, int] | None:
+        """The first and last token of a question's first answer that occurs in the passage."""
         located = zip(question.answer_starts, question.answers, strict=True)
         spans = (self.content.token_span(k, k + len(answer)) for k, answer in located if k is not None)
         return next(filter(None, spans), None)
@@ -201,6 +201,6 @@ def training_groups(
     return groups
 
 
-def _span_in(window: Window, span: TokenSpan | None) -> tuple[int, int]:
-    is_inside = span and window.begin <= span.first and span.last < window.end
-    return (span.first - window.begin, span.last - window.begin) if is_inside else NO_ANSWER
+def _span_in(window: Window, span: tuple[int, int] | None) -> tuple[int, int]:
+    is_inside = span and window.begin <= span[0] and span[1] < window.end
+    return (span[0] - window.begin, span[1] - window.begin) if is_inside else NO_ANSWER

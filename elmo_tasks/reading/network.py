@@ -74,7 +74,8 @@ def make_batch(groups: Sequence[QuestionGroup]) -> Batch:
     for row, question, passage in zip(features, questions, passage_of, strict=True):
         row[: passages.lengths[passage]] = question_features(passages.tokens[passage], question)
     spans = np.array([span for group in groups for span in group.spans], np.int64)
-    return Batch(passages, window_rows([Window.whole(text) for text in questions]), passage_of, features, spans)
+    whole = window_rows([Window(question, 0, len(question.tokens)) for question in questions])
+    return Batch(passages, whole, passage_of, features, spans)
 
 
 class BiDAF(nn.Layer):

@@ -16,13 +16,6 @@ from elmo_core.text.tokenise import Tokeniser
 TIE = 1e-4  # scores closer than this are equal: processors differ in the last digits
 
 
-class TokenSpan(NamedTuple):
-    """Tokens from first to last, both included."""
-
-    first: int
-    last: int
-
-
 @dataclass(frozen=True)
 class Text:
     """A text, its sentences of tokens, as ELMo reads them, and the tokens' offsets, as `token_offsets` returns them."""
@@ -54,10 +47,10 @@ class Text:
         """Begin and end, in characters, of the tokens from first to last, both included."""
         return int(self.offsets[first, 0]), int(self.offsets[last, 1])
 
-    def token_span(self, begin: int, end: int) -> TokenSpan | None:
-        """The tokens that share characters with text[begin:end]."""
+    def token_span(self, begin: int, end: int) -> tuple[int, int] | None:
+        """The first and the last token that share characters with text[begin:end]."""
         indices = np.flatnonzero((self.offsets[:, 0] < end) & (self.offsets[:, 1] > begin))
-        return TokenSpan(int(indices[0]), int(indices[-1])) if len(indices) else None
+        return (int(indices[0]), int(indices[-1])) if len(indices) else None
 
 
 @dataclass(frozen=True)
@@ -67,10 +60,6 @@ class Window:
     text: Text
     begin: int
     end: int
-
-    @classmethod
-    def whole(cls, text: Text) -> "Window":
-        return cls(text, 0, len(text.tokens))
 
     @property
     def tokens(self) -> list[str]:
