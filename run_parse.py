@@ -58,8 +58,7 @@ def sentences(args: argparse.Namespace, parser: Parser) -> Iterator[Tree]:
         return
     for number, line in enumerate(read_lines(args.input), 1):
         if CONLLU.match(line):
-            where = f"{args.input or 'standard input'}:{number}"
-            raise UserError(f"{where}: this is CoNLL-U, expected text. Give it as a file: --input=FILE.conllu.")
+            raise UserError(f"{args.input or 'standard input'}:{number}: this is CoNLL-U. Give --input=FILE.conllu.")
         if line.strip():
             yield parser.sentence(line, number, args.lang)
 

@@ -112,6 +112,10 @@ class Classifier(Task[ClassifierSettings]):
         """The number of each class; of an integer, also as the string that a file has."""
         return {str(label): k for k, label in enumerate(self.classes)} | {c: k for k, c in enumerate(self.classes)}
 
+    def score(self, texts: Any, labels: Sequence[Label] | None = None) -> float:
+        """The accuracy on texts and their labels, given as to `train`."""
+        return self.evaluate(texts, labels)["accuracy"]
+
     def read(self, data: Any) -> list[Text]:
         texts = list(map(self.tokenised, TextReader(self.settings).read(data, "texts")))
         check_texts(texts, self.parts, "texts")

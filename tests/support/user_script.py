@@ -22,7 +22,7 @@ settings = ClassifierSettings(elmo="en", head="mean", epochs=5, lr=0.01)
 trained = Classifier.train(texts, classes, dev=(texts, classes), settings=settings, save_dir=output / "reviews")
 classifier = Classifier(moved("reviews"))
 assert abs(classifier.predict_proba(texts) - trained.predict_proba(texts)).max() < 1e-5
-assert classifier.evaluate(texts, classes)["accuracy"] == trained.scores["dev"]["accuracy"] > 0.5
+assert classifier.score(texts, classes) == trained.scores["dev"]["accuracy"] > 0.5
 
 sentences = [["Anna", "lives", "in", "Paris", "."], ["Paris", "is", "large", "."]] * 9
 labels = [["B-PER", "O", "O", "B-LOC", "O"], ["B-LOC", "O", "O", "O"]] * 9

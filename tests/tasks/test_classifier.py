@@ -137,11 +137,10 @@ def test_labels_come_back_as_they_went_in():
     classifier = train(TEXTS, [names[label] for label in LABELS])
     assert classifier.classes == [1, 2, 3] and {type(x) for x in classifier.predict(TEXTS)} == {int}
     numbers = [str(names[label]) for label in LABELS]  # as of a file
-    accuracy = classifier.evaluate(TEXTS, numbers)["accuracy"]
-    assert accuracy == np.mean(np.array(classifier.predict(TEXTS), str) == numbers) > 0.9
+    assert classifier.score(TEXTS, numbers) == np.mean(np.array(classifier.predict(TEXTS), str) == numbers) > 0.9
     assert train(TEXTS, [label == "art" for label in LABELS]).predict(["the painter"]) == [True]
     with pytest.raises(UserError, match="zz"):
-        classifier.evaluate(TEXTS, ["zz"] * len(TEXTS))
+        classifier.score(TEXTS, ["zz"] * len(TEXTS))
     with pytest.raises(UserError, match="two or more"):
         train(TEXTS, [1] * len(TEXTS))
 
@@ -150,10 +149,7 @@ def test_tables_and_no_epochs():
     rows = [{"review": text, "stars": label} for text, label in zip(TEXTS, LABELS, strict=True)]
     settings = replace(SETTINGS, epochs=0, columns=["review", "stars"])
     classifier = train(rows, None, settings, dev=rows)
-    assert (
-        classifier.scores["epoch"] == 0
-        and classifier.evaluate(rows)["accuracy"] == classifier.scores["dev"]["accuracy"]
-    )
+    assert classifier.scores["epoch"] == 0 and classifier.score(rows) == classifier.scores["dev"]["accuracy"]
     with pytest.raises(UserError, match="columns"):
         train(rows, None)
 
