@@ -10,6 +10,7 @@ Each file may also end in .gz. A record is a dictionary, with its position, whic
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def read_records(
     disk.check_input(path, "data in CSV, TSV or JSON")
     format_name = format_name or ending(path)
     if format_name in ("json", "jsonl"):
-        for where, value in _read_values(path):
+        for where, value in _read_values(path, format_name == "json"):
             if not isinstance(value, dict):
                 raise UserError(f"{where}: found {value!r:.60}, expected a JSON object.")
             yield where, value
@@ -50,17 +51,16 @@ def read_records(
         raise UserError(f"{path}: expected a file that ends in .csv, .tsv, .json or .jsonl, or set `data_format`.")
 
 
-def _read_values(path: Path) -> Iterator[tuple[str, Any]]:
+def _read_values(path: Path, is_one: bool) -> Iterator[tuple[str, Any]]:
     """Yield the items of an array or, unless the whole file is one value, the values of lines."""
-    lines = list(read_lines(path))
-    try:
-        value = parse_json("\n".join(lines))
-    except ValueError:
-        pass  # an object per line
-    else:
-        items = enumerate(value if isinstance(value, list) else [value], 1)
-        yield from ((f"{path}: object {k}", item) for k, item in items)
-        return
+    lines = read_lines(path)
+    if is_one:
+        lines = list(lines)
+        with suppress(ValueError):  # an object per line, in a file that is called .json
+            value = parse_json("\n".join(lines))
+            items = enumerate(value if isinstance(value, list) else [value], 1)
+            yield from ((f"{path}: object {k}", item) for k, item in items)
+            return
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:

@@ -67,7 +67,7 @@ def test_the_wheel_holds_the_library_and_the_scripts_in_a_folder(wheel):
         "elmo_scripts/senses/page.html",
         *(f"elmo_scripts/{script}.py" for script, _ in command.COMMANDS.values()),
     }
-    assert files <= set(names) and wheel.stat().st_size <= 80e6
+    assert files <= set(names) and wheel.stat().st_size <= 76e6
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,24 @@
 import asyncio
 import json
 
+import numpy as np
 import pytest
 from project import python_blocks
 
-from elmo_tasks import Tagger, TaggerSettings
+from elmo import ELMoEmbedder
+from elmo_tasks import Classifier, ClassifierSettings, Reader, ReaderSettings, Tagger, TaggerSettings
 
 TEXTS = ["The film was good .", "", "Anna saw Rome ."]
+
+
+def service(monkeypatch, model: object, task: str):
+    """The application of the page, with this model."""
+    pytest.importorskip("fastapi", reason="no FastAPI")
+    monkeypatch.setenv("MODEL", str(model))
+    monkeypatch.setenv("TASK", task)
+    space = {"__name__": "service"}
+    exec(python_blocks("docs/serving.md")[0], space)
+    return space["app"]
 
 
 def call(app, method: str, path: str, content: object = None) -> tuple[int, object]:
@@ -29,16 +41,32 @@ def call(app, method: str, path: str, content: object = None) -> tuple[int, obje
 
 
 def test_it_tags_as_the_library_does(tmp_path, monkeypatch):
-    pytest.importorskip("fastapi", reason="no FastAPI")
     sentences, labels = [["Anna", "saw", "Rome"]] * 4, [["PER", "O", "LOC"]] * 4
     settings = TaggerSettings(lang="en", epochs=1, hidden_dim=4, word_dim=4)
     tagger = Tagger.train(sentences, labels, settings=settings, save_dir=tmp_path / "tagger")
-    monkeypatch.setenv("MODEL", str(tmp_path / "tagger"))
-    space = {"__name__": "service"}
-    exec(python_blocks("docs/serving.md")[0], space)
-    app = space["app"]
+    app = service(monkeypatch, tmp_path / "tagger", "tag")
     expected = [[span.to_dict() for span in spans] for spans in tagger.spans(TEXTS)]
     assert call(app, "POST", "/", {"texts": TEXTS}) == (200, expected)
     assert call(app, "GET", "/health") == (200, {"status": "ok"})
     for texts in ("a", [1], ["a" * 10_001], ["a"] * 65, None):
         assert call(app, "POST", "/", {"texts": texts})[0] == 422
+
+
+def test_it_classifies_and_answers(tmp_path, monkeypatch):
+    settings = ClassifierSettings(lang="en", epochs=1, word_dim=4, head="mean")
+    classifier = Classifier.train(TEXTS[::2] * 4, ["a", "b"] * 4, settings=settings, save_dir=tmp_path / "classifier")
+    app = service(monkeypatch, tmp_path / "classifier", "classify")
+    assert call(app, "POST", "/", {"texts": TEXTS}) == (200, classifier.predict(TEXTS))
+    example = {"id": "a", "context": TEXTS[2], "question": "Who ?", "answers": {"text": ["Anna"], "answer_start": [0]}}
+    settings = ReaderSettings(lang="en", epochs=1, word_dim=4, hidden_dim=4)
+    reader = Reader.train([example], dev=[example], settings=settings, save_dir=tmp_path / "reader")
+    app = service(monkeypatch, tmp_path / "reader", "answer")
+    expected = [reader.answer("Who ?", TEXTS[0])[0].text, "", reader.answer("Who ?", TEXTS[2])[0].text]
+    assert call(app, "POST", "/", {"texts": TEXTS, "question": "Who ?"}) == (200, expected)
+
+
+def test_its_vectors_are_the_embedders(checkpoints, monkeypatch):
+    status, vectors = call(service(monkeypatch, checkpoints["char"], "embed"), "POST", "/", {"texts": TEXTS})
+    embedder = ELMoEmbedder(checkpoints["char"], layers="average", pool="mean")
+    assert status == 200
+    np.testing.assert_allclose(vectors, embedder.encode([text.split() for text in TEXTS]), atol=1e-6)

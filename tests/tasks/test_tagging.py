@@ -52,10 +52,10 @@ def test_segmented_words(tmp_path):
     [
         ("a.txt", "Ann B-PER\nsaw\n", "a.txt:2"),
         ("a.txt", "\n\n", "no sentences"),
-        ("a.jsonl", '{"tokens": ["a"], "labels": ["O", "O"]}', "jsonl: object 1.*2 labels"),
-        ("a.jsonl", '{"text": "Ann", "label": [[0, 9, "PER"]]}', "jsonl: object 1.*spans"),
+        ("a.jsonl", '{"tokens": ["a"], "labels": ["O", "O"]}', "jsonl:1.*2 labels"),
+        ("a.jsonl", '{"text": "Ann", "label": [[0, 9, "PER"]]}', "jsonl:1.*spans"),
         ("a.jsonl", '{"tokens": ["a\\ud83d"], "labels": ["O"]}', "surrogate|jsonl"),
-        ("a.jsonl", "[1]\n[2]", "jsonl:1"),
+        ("a.jsonl", "[1]", "jsonl:1"),
     ],
 )
 def test_faulty_files(tmp_path, name, content, word):
