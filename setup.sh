@@ -1,10 +1,10 @@
 #!/bin/sh
 # Makes .venv, or another folder, with what a requirements file names; does nothing when that is there already.
-# Usage: bash setup.sh requirements.txt [folder [version of Paddle]]      (by default the newest that this project takes)
+# Usage: bash setup.sh [requirements.txt [folder [version of Paddle]]]      (by default the newest that this project takes)
 set -eu
 CDPATH= cd "$(dirname "$0")"
 
-requirements=$1
+requirements=${1:-requirements.txt}
 venv=${2:-.venv}
 paddle=${3:-}
 stamp=$venv/installed-${requirements%.txt}

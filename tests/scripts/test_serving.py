@@ -8,7 +8,7 @@ import pytest
 from project import python_blocks
 
 from elmo import ELMoEmbedder
-from elmo_tasks import Classifier, ClassifierSettings, Reader, ReaderSettings, Tagger, TaggerSettings
+from elmo_tasks import Classifier, ClassifierSettings, Parser, Reader, ReaderSettings, Tagger, TaggerSettings
 
 TEXTS = ["The film was good .", "", "Anna saw Rome ."]
 
@@ -63,6 +63,12 @@ def test_it_classifies_and_answers(tmp_path, monkeypatch):
     app = service(monkeypatch, tmp_path / "reader", "answer")
     expected = [reader.answer("Who ?", TEXTS[0])[0].text, "", reader.answer("Who ?", TEXTS[2])[0].text]
     assert call(app, "POST", "/", {"texts": TEXTS, "question": "Who ?"}) == (200, expected)
+
+
+def test_it_parses(monkeypatch):
+    expected = [tree.to_conllu() for tree in Parser("en-ewt").predict(TEXTS[::2])]
+    app = service(monkeypatch, "en-ewt", "parse")
+    assert call(app, "POST", "/", {"texts": TEXTS}) == (200, [expected[0], "", expected[1]])
 
 
 def test_its_vectors_are_the_embedders(checkpoints, monkeypatch):
