@@ -59,8 +59,8 @@ def sentences(args: argparse.Namespace, parser: Parser) -> Iterator[Tree]:
     for number, line in enumerate(read_lines(args.input), 1):
         if CONLLU.match(line):
             raise UserError(f"{args.input or 'standard input'}:{number}: this is CoNLL-U. Give --input=FILE.conllu.")
-        if line.strip():
-            yield parser.sentence(line, number, args.lang)
+        if (tree := parser.sentence(line, number, args.lang)).tokens:
+            yield tree
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import numpy as np
 
 from elmo_core.checks import check_sentence
 from elmo_core.machine.runtime import paddle
-from elmo_core.messages import UserError, join_names, log
+from elmo_core.messages import join_names, log
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.inputs import Rows
@@ -111,13 +111,13 @@ class Parser(Task[ParserSettings]):
         """A sentence without its tree. lang: how raw text is split, if not as in training."""
         is_raw, tokeniser = isinstance(text, str), replace(self.tokeniser, lang=lang or self.settings.lang)
         tokens = tokeniser(text) if is_raw else list(check_sentence(text, number))
-        if not tokens:
-            raise UserError(f"sentence {number}, {text!r:.60}, has no words.")
         offsets = token_offsets(tokens, text).tolist() if is_raw else []
         return Tree(tokens, offsets=[(begin, end) for begin, end in offsets], text=text if is_raw else "")
 
     def parse(self, sentences: Iterable[Tree], window: float | None = None) -> Iterator[Tree]:
-        """Yield sentences with their trees. window: see `predictions`."""
+        """Yield sentences with their trees; those without words as they are. window: see `predictions`."""
         sentences, copies = tee(sentences)
-        for sentence, tree in zip(sentences, self.predictions(copies, window), strict=True):
-            yield replace(tree, lines=sentence.lines, offsets=sentence.offsets, text=sentence.text)
+        trees = self.predictions((sentence for sentence in copies if sentence.tokens), window)
+        for sentence in sentences:
+            given = {"lines": sentence.lines, "offsets": sentence.offsets, "text": sentence.text}
+            yield replace(next(trees), **given) if sentence.tokens else sentence

@@ -41,12 +41,14 @@ class Tree:
     where: str = field(default="", repr=False)
 
     def __str__(self) -> str:
-        words, width = ["ROOT", *self.tokens], max(map(display_width, self.tokens)) + 2
+        words, width = ["ROOT", *self.tokens], max(map(display_width, self.tokens), default=0) + 2
         rows = enumerate(zip(self.tokens, self.heads, self.labels, strict=True), 1)
         return "\n".join(f"{k:>3} {pad(word, width)}{pad(label, 14)}{h:>3} {words[h]}" for k, (word, h, label) in rows)
 
     def to_conllu(self) -> str:
-        """The sentence in CoNLL-U, with everything that was read."""
+        """The sentence in CoNLL-U, with everything that was read; "" if it has no words."""
+        if not self.tokens:
+            return ""
         lines, word = [], 0
         for line in self.lines or self._new_lines():
             if not NOT_A_WORD.match(line):
@@ -70,10 +72,10 @@ class Tree:
     def to_svg(self) -> str:
         """A picture of the arcs above the words."""
         sizes = [max(display_width(word), len(label)) for word, label in zip(self.tokens, self.labels, strict=True)]
-        ends = np.cumsum(np.array(sizes) * 9 + 16)
-        x = (ends + np.append(0, ends[:-1])) / 2
+        ends = np.cumsum([0, *(9 * size + 16 for size in sizes)])
+        x = (ends[1:] + ends[:-1]) / 2
         heights = [LEVEL * abs(k - head) ** 0.8 if head else 0.0 for k, head in enumerate(self.heads, 1)]
-        top = max(heights) + 2 * LEVEL
+        top = max(heights, default=0) + 2 * LEVEL
         parts = [_text(at, top + 20, word) for at, word in zip(x, self.tokens, strict=True)]
         for k, (head, label, height) in enumerate(zip(self.heads, self.labels, heights, strict=True)):
             begin, height = (x[head - 1] + (4 if head <= k else -4), height) if head else (x[k], top - LEVEL / 2)

@@ -137,7 +137,8 @@ def test_an_untrained_parser_predicts_trees_with_one_root(treebank):
     parser = Parser.train(
         treebank, settings=ParserSettings(epochs=0, hidden_dim=4, arc_dim=4, label_dim=4), progress=False
     )
-    (tree,) = parser.predict(["the dog sleeps"])
+    *empty, tree = parser.predict(["", "\u200b", [], "the dog sleeps"])
+    assert [(str(one), one.to_conllu(), "<path d" in one.to_svg()) for one in empty] == [("", "", False)] * 3
     assert tree.heads.count(0) == 1 and tree.labels[tree.heads.index(0)] == "root" and tree.labels.count("root") == 1
     assert all(0 < score < 1 for score in tree.scores)
 
@@ -161,7 +162,7 @@ def test_run_parse(run, treebank, tmp_path):
     assert summary.removeprefix("== test: ") in run(f"evaluate --model_dir=p --test_file={treebank} --device=cpu")
     run(f"predict --model_dir=p --input={treebank} --output=out.conllu --svg=tree.svg --device=cpu")
     assert len(list(read_conllu(tmp_path / "out.conllu"))) == 8 and "<svg" in (tmp_path / "tree.svg").read_text()
-    lines = run("predict --model_dir=p --device=cpu", "a dog\n\nthe cat sleeps\n").split("\n\n")
+    lines = run("predict --model_dir=p --device=cpu", "\u200b\na dog\n\nthe cat sleeps\n").split("\n\n")
     assert lines[0].splitlines()[2].split("\t")[9] == "TokenRange=2:5" and len(lines) == 3
     comment, *rows, last = run("predict --model_dir=p --device=cpu", "dog's  end.").splitlines()
     assert comment == "# text = dog's  end." and not last
