@@ -100,7 +100,6 @@ def _number(field: dataclasses.Field, text: str) -> int | float:
 
 
 seed = partial(_number, setting(0, below=2**32))
-finite_float = partial(_number, setting(0.0, minimum=-1e300))
 
 
 def _filters(text: str) -> tuple[tuple[int, int], ...]:
@@ -113,16 +112,10 @@ def _filters(text: str) -> tuple[tuple[int, int], ...]:
 COUNT = {"type": partial(_number, setting(1, minimum=1)), "metavar": "N"}
 FILE = {"type": Path, "metavar": "FILE"}
 DIR = {"type": Path, "metavar": "DIR"}
-
-
 CHECKPOINT = "checkpoint, a folder (its latest checkpoint), or a published model's name"
 COMMON = {  # flags of several scripts
     "device": {"default": "auto", "help": "auto, cpu, gpu or gpu:N"},
-    "tf32": {
-        "choices": ("auto", "off"),
-        "default": "auto",
-        "help": "float32 products: in TF32 on GPUs that can, or full",
-    },
+    "tf32": {"choices": ("auto", "off"), "default": "auto", "help": "float32 products: TF32 on GPUs that can, or full"},
     "precision": {"choices": PRECISIONS, "default": PRECISIONS[0], "help": PRECISION},
     "init_from_ckpt": {"metavar": "CKPT", "help": CHECKPOINT},
     "seed": {"type": seed, "metavar": "N", "default": 2020, "help": "random seed"},

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from elmo_core import __version__
 from elmo_core.checks import check_number, check_option, check_sentence, check_sentences, checked, describe
@@ -27,7 +26,7 @@ from elmo_core.config import MAX_FLOAT, ELMoConfig
 from elmo_core.display.surprisal_plot import plot_surprisal
 from elmo_core.machine import products, runtime
 from elmo_core.machine.runtime import paddle, to_tensor
-from elmo_core.messages import UserError, format_count, log
+from elmo_core.messages import UserError, bar, format_count, log
 from elmo_core.network import language_model, texts
 from elmo_core.network.encoder import Encoder
 from elmo_core.network.layers import EncodedBatch, LayerChoice, Layers, Reading
@@ -337,11 +336,11 @@ class ELMo(Encoder, nn.Layer):
             outputs = [x * mask.unsqueeze(-1) for x in outputs]
         return [nn.functional.dropout(x, self.dropout, training=self.training) for x in outputs]
 
-    def cache(self, sentences: Iterable[Sequence[str]], gigabytes: float) -> None:
+    def cache(self, sentences: Iterable[Sequence[str]], gigabytes: float, progress: bool = True) -> None:
         """Compute and cache the chosen layers of a frozen biLM for sentences that recur in every epoch.
 
         Another call caches more sentences. gigabytes: of memory for all of them, in float32 or else in float16; those of a
-        call that would need more are computed in every epoch.
+        call that would need more are computed in every epoch. progress: show a bar if it takes long.
         """
         if self.trainable:
             raise UserError("ELMo.cache: a trainable biLM's layers change in every step. Expected trainable=False.")
@@ -356,15 +355,14 @@ class ELMo(Encoder, nn.Layer):
         what = f"{vectors} x {format_count(n_layers, 'layers')} x {self.layer_dim}, {size / 1e6:,.0f} MB in float32"
         room = gigabytes * 1e9 - sum(array.nbytes for array in self.cached.values())
         if size / 2 > room:
-            log.warning(
-                f"ELMo's layers are computed in every epoch: {what}, with room for {max(0, room) / 1e9:.3g} GB."
-            )
+            log.warning(f"ELMo's layers are computed in each epoch: {what}, with room for {max(0, room) / 1e9:.3g} GB.")
             return
         dtype = "float32" if size <= room else "float16"
         log.info(f"ELMo's layers are computed once: {what}, cached in {dtype} in memory.")
         table = TokenTable(self.bilm.token_encoder, self.config, self.vocabulary)
         reading = Reading(self.choice, lambda batch, _: batch.arrays(dtype, self.pool))
         arrays = restore_order(self.read(distinct, reading, table, paddle.get_device()))
+        arrays = bar(arrays, progress, total=len(distinct), unit=" sentences", leave=False)
         self.cached.update(zip(distinct, arrays, strict=True))
         if self.oov_share:
             log.info(f"{self.oov_share:.2%} of the tokens are outside ELMo's vocabulary.")
@@ -388,7 +386,7 @@ class ELMoEmbedder(Encoder):
     carry_state: start each row from the final state of the same row in the previous batch, as bilm-tf does, with sentences
     in input order. Every call starts from zero.
     precision: of the operands of large products: float32; bfloat16, faster on processors and GPUs that have it, with vectors
-    that differ in the third digit; or auto: bfloat16 if the processor or GPU has it.
+    that differ in the third digit; or auto: bfloat16 if this one has it. progress: show a bar if something takes long.
     """
 
     def __init__(
@@ -400,7 +398,7 @@ class ELMoEmbedder(Encoder):
         pool: str | None = None,
         dtype: str = "float32",
         carry_state: bool = False,
-        progress: bool = False,
+        progress: bool = True,
         precision: str = "float32",
     ):
         check_number("batch_size", batch_size, 1, 2**31 - 1, integer=True)
@@ -457,11 +455,11 @@ class ELMoEmbedder(Encoder):
         """Return one array per sentence, in order, of `shape(n)` for n tokens."""
         sentences = check_sentences(sentences)
         arrays: list[np.ndarray] = [np.empty(0)] * len(sentences)
-        with tqdm(total=len(sentences), unit=" sentences", disable=not self.progress) as bar:
+        with bar(None, self.progress, total=len(sentences), unit=" sentences") as shown:
             for positions, results in self.read(sentences, self._reading, self.token_table, self.device, math.inf):
                 for position, array in zip(positions.tolist(), results, strict=True):
                     arrays[position] = array
-                bar.update(len(results))
+                shown.update(len(results))
         return arrays
 
     def iter_encode(self, sentences: Iterable[Sequence[str]]) -> Iterator[np.ndarray]:
@@ -470,7 +468,7 @@ class ELMoEmbedder(Encoder):
             check_sentences(sentences)
         total = len(sentences) if isinstance(sentences, Sized) else None
         arrays = restore_order(self.read(checked(sentences), self._reading, self.token_table, self.device))
-        return iter(tqdm(arrays, total=total, unit=" sentences", disable=not self.progress))
+        return iter(bar(arrays, self.progress, total=total, unit=" sentences"))
 
     @property
     def _reading(self) -> Reading:

@@ -67,7 +67,7 @@ def load(args: argparse.Namespace) -> "ELMoEmbedder":
 
     runtime.set_device(args.device, args.tf32)
     settings = (args.batch_size, args.device, args.layers, args.pool, args.dtype)
-    return ELMoEmbedder(args.init_from_ckpt, *settings, precision=args.precision)
+    return ELMoEmbedder(args.init_from_ckpt, *settings, progress=False, precision=args.precision)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.tokens import LMBatch, Vocabulary
 from elmo_core.weights import model_files
 from experiments.pairs import FIELDS, preferences, read_pairs
-from experiments.regions import Baselines, read_regions, region_rows
+from experiments.regions import Baselines, read_items, region_rows
 from pretraining.model import check_vocabulary
 from pretraining.perplexity import Score, evaluate
 
@@ -111,8 +111,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if is_perplexity:
         print_perplexity(args, ranks, corpus, bilm, vocabulary)
         return
-    options = {"carry_state": args.context == "carry", "progress": sys.stderr.isatty()}
-    embedder = elmo.ELMoEmbedder((bilm, vocabulary), args.batch_size, args.device, **options)
+    carry = args.context == "carry"
+    embedder = elmo.ELMoEmbedder((bilm, vocabulary), args.batch_size, args.device, carry_state=carry)
     if corpus:
         write_surprisal(args, corpus, embedder)
     elif args.pairs:
@@ -219,16 +219,17 @@ def write_pairs(args: argparse.Namespace, embedder: elmo.ELMoEmbedder) -> None:
     width, shares = max(len(row[0]) for row in rows), f"{'forward':>10}{'backward':>10}{'both':>10}"
     print(f"{'':{width}}{'pairs':>10}{shares}{'all known':>10}{shares}")
     for name, *numbers in rows:
-        print(f"{name:{width}}" + "".join(f"{x:10,}" if isinstance(x, int) else f"{x:10.1%}" for x in numbers))
+        texts = (f"{x:10,}" if isinstance(x, int) else "         –" if math.isnan(x) else f"{x:10.1%}" for x in numbers)
+        print(f"{name:{width}}" + "".join(texts))
 
 
 def write_regions(args: argparse.Namespace, embedder: elmo.ELMoEmbedder, corpus: Corpus | None) -> None:
     """Write the surprisal of every region."""
-    sentences = read_regions(args.regions, make_tokeniser(args, read_lines(args.regions), embedder))
+    items = read_items(args.regions, make_tokeniser(args, read_lines(args.regions), embedder))
     baselines = Baselines(corpus, embedder.vocabulary) if corpus else None
-    surprisals = embedder.iter_surprisal(list(chain.from_iterable(r.tokens for r in regions)) for regions in sentences)
+    surprisals = embedder.iter_surprisal(item.tokens for item in items)
     with disk.atomic_write(args.output) if args.output else contextlib.nullcontext(sys.stdout) as file:
-        table(file).writerows(region_rows(sentences, surprisals, baselines))
+        table(file).writerows(region_rows(items, surprisals, baselines))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ has the same sense, per layer. Layer 0 is context-free: all occurrences are equa
 import argparse
 import re
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -62,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     senses = read_senses(args.senses) if args.senses else {}
     disk.check_output("--page", args.page)
     corpus = Corpus(args.corpus)
-    embedder = elmo.ELMoEmbedder(args.init_from_ckpt, args.batch_size, args.device, progress=sys.stderr.isatty())
+    embedder = elmo.ELMoEmbedder(args.init_from_ckpt, args.batch_size, args.device)
     layers = range(1, embedder.config.n_layers + 1)
     for word in query_words:
         if not is_known(word, embedder):

@@ -56,9 +56,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     source.add_argument("--init_from_ckpt", metavar="CKPT", help="resume exactly from this checkpoint")
     source.add_argument("--finetune_from", metavar="CKPT", help="start from this checkpoint's weights, on other text")
     arguments.add_settings(begin, PretrainingSettings, "allow_changes")
-    begin.add_argument(
-        "--pretrained_word_embeddings", **arguments.FILE, help="word2vec vectors for the word embeddings"
-    )
+    begin.add_argument("--pretrained_word_embeddings", **arguments.FILE, help="word vectors for the word embeddings")
     arguments.add_settings(parser.add_argument_group("optimizer"), FixedSettings, omit=["precision"])
     arguments.add_model(parser)
     args = parser.parse_args(argv)
@@ -83,9 +81,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         trainer = make_trainer(args, ranks, corpus, dev, resumed or source)
         trainer.restore(resumed)
         if is_finished(trainer, resumed):
-            log.info(
-                f"{resumed} is at step {trainer.progress.step:,} of {trainer.progress.total:,}: nothing is left to do."
-            )
+            steps = f"{trainer.progress.step:,} of {trainer.progress.total:,}"
+            log.info(f"{resumed} is at step {steps}: nothing is left to do.")
             log.info("To train on, raise --epochs or --max_steps (or --patience).")
             return
         trainer.open_folder(resumed)

@@ -1,9 +1,11 @@
-"""Errors and log messages for users; lists, counts and durations as text."""
+"""Errors, log messages and bars of progress for users; lists, counts and durations as text."""
 
 import logging
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 log = logging.getLogger("elmo")
 SCRIPTS = Path(__file__).resolve().parent.parent / "elmo_scripts"  # of a library that pip has installed
@@ -44,6 +46,14 @@ class UserError(ValueError):
 
     def __init__(self, message: str):
         super().__init__(with_commands(message))
+
+
+def bar(items: Iterable | None, shown: bool, **options: Any) -> Any:
+    """Return a bar, of items if there are any, for a terminal or a notebook. It appears if it takes longer than 2 s."""
+    from tqdm.auto import tqdm  # takes a while
+
+    is_watched = "ipykernel" in sys.modules or sys.stderr.isatty()
+    return tqdm(items, disable=not (shown and is_watched), delay=2, **options)
 
 
 def join_names(names: Sequence[str], maximum: int = 10) -> str:

@@ -42,11 +42,8 @@ def expected(field: dataclasses.Field, value: Any) -> str:
     if limits["choices"]:
         return "" if value in limits["choices"] else f"one of {', '.join(filter(None, limits['choices']))}"
     if kind not in (int, float):
-        return (
-            ""
-            if isinstance(value, kind)
-            else {bool: "true or false"}.get(kind, limits["help"] or f"something like {field.default!r}")
-        )
+        wanted = {bool: "true or false"}.get(kind, limits["help"] or f"something like {field.default!r}")
+        return "" if isinstance(value, kind) else wanted
     is_number = type(value) in ((int,) if kind is int else (int, float))
     if is_number and value >= limits["minimum"] and limits["above"] < value < limits["below"]:
         return ""

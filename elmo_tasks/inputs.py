@@ -202,11 +202,15 @@ class PretrainedELMo:
 
     def make_layer(self, settings: ELMoSettings, **options: Any) -> elmo.ELMo:
         """Build a layer without mixes or dropout. options: of `elmo.ELMo`."""
-        if self.layer and not settings.elmo_trainable:
-            return self.layer
-        # the user's own layer stays as it is
-        bilm = elmo.make_bilm(self.bilm.config, elmo.weights_of(self.bilm)) if self.layer else self.bilm
-        return elmo.ELMo((bilm, self.vocabulary), 0, dropout=0.0, layers=settings.layers, **options)
+        is_copied = self.layer and settings.elmo_trainable  # the user's own layer stays as it is
+        bilm = elmo.make_bilm(self.bilm.config, elmo.weights_of(self.bilm)) if is_copied else self.bilm
+        made = elmo.ELMo((bilm, self.vocabulary), 0, dropout=0.0, layers=settings.layers, **options)
+        if not self.layer or is_copied:
+            return made
+        if self.layer.choice != made.choice or self.layer.pool not in (None, made.pool):
+            expected = f"ELMo(..., layers={settings.layers!r}, pool={made.pool!r})"
+            raise UserError(f"`elmo` is a layer of {self.layer.choice}, pool={self.layer.pool!r}, expected {expected}.")
+        return self.layer
 
 
 class TokenInputs(nn.Layer):
@@ -260,11 +264,11 @@ class TokenInputs(nn.Layer):
         if not self.dim and not self.elmo:
             raise UserError("the network has no input. Set `elmo`, `word_vectors`, `word_dim` or `char_cnn`.")
 
-    def cache(self, rows: Iterable[Rows]) -> None:
+    def cache(self, rows: Iterable[Rows], progress: bool) -> None:
         """Compute what a frozen ELMo gives for rows that recur in every epoch."""
         if self.elmo and not self.elmo.trainable:
             sentences = (s for part in rows for row in (part.sentences or [part.tokens]) for s in row)
-            self.elmo.cache(sentences, self.settings.cache_gb)
+            self.elmo.cache(sentences, self.settings.cache_gb, progress)
 
     def tune(self, word_dropout: float = 0.0, layer_dropout: float = 0.0) -> None:
         """From now on, train all that the settings say, with these rates of dropout in the biLM, see `elmo.ELMo`."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from elmo_core.config import MAX_SIZE
 from elmo_core.messages import UserError
 from elmo_core.settings import expected, setting
@@ -44,6 +46,8 @@ class Settings:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value, needs = getattr(self, field.name), field.metadata["needs"]
+            if isinstance(value, np.generic):  # of a search over an array
+                object.__setattr__(self, field.name, value := value.item())
             if text := expected(field, value):
                 raise UserError(f"`{field.name}` is {value!r:.80}, expected {text}.")
             if needs and value != field.default and not any(getattr(self, name) for name in needs.split(" or ")):

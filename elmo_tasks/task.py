@@ -41,6 +41,7 @@ from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary, restore_order, sen
 from elmo_core.weights import checkpoint, published
 from elmo_tasks.inputs import BILM, FileVectors, PretrainedELMo, Rows, TokenInputs
 from elmo_tasks.ready import ready_made
+from elmo_tasks.records import is_table
 from elmo_tasks.settings import Settings
 from elmo_tasks.trainer import STATE, Progress, check_identity, fit, hold_out, training_identity
 
@@ -92,7 +93,7 @@ class Task(Generic[S]):
     scores: dict[str, Any]  # of `train`
     results: Mapping[str, Any] = MappingProxyType({})  # scores of `train`, by part of the data
     folder: Path | None = None
-    _identity: dict[str, Any] | None = None  # of the training
+    identity: dict[str, Any] | None = None  # of the training
 
     def __init__(self, folder: str | Path, device: str = "auto", precision: str = "float32"):
         """Load a folder or, by its name, a ready-made model. A folder of that name with a trained model takes precedence.
@@ -179,7 +180,7 @@ class Task(Generic[S]):
     def train(
         cls,
         data: Any,
-        labels: Sequence[Any] | None = None,
+        labels: Iterable[Any] | None = None,
         *,
         dev: Any = None,
         test: Any = None,
@@ -233,20 +234,18 @@ class Task(Generic[S]):
         if self.pretrained is None:
             log.info("training without ELMo")
         with runtime.on_device(self.device):
-            self._identity = training_identity(self, train, dev)
+            self.identity = training_identity(self, data)
             if resume and folder and (folder / CONFIG).exists() and not list(folder.glob(STATE.format("*"))):
                 finished = type(self)(folder, self.device, self.precision)
-                check_identity(folder, finished._identity or {}, self._identity)
+                check_identity(folder, finished.identity or {}, self.identity)
                 log.info(f"{folder} is complete.")
                 return finished
-            inputs.cache(map(self.rows, data.values()))
+            inputs.cache(map(self.rows, data.values()), progress is not False)
             self.prepare(train)
             for number, settings in enumerate(self.phases(), 1):
                 state = fit(self, train, dev, settings, folder, resume, progress, number)
-            self.results = {
-                "dev": state.best_score,
-                **({"test": self.evaluated(data["test"])} if "test" in data else {}),
-            }
+            tests = {"test": self.evaluated(data["test"])} if "test" in data else {}
+            self.results = {"dev": state.best_score, **tests}
         if inputs.elmo and not self.pretrained.layer:
             inputs.elmo.clear_cache()  # of the training texts: it may hold gigabytes
         sizes = {name: len(part) for name, part in data.items()}
@@ -261,7 +260,7 @@ class Task(Generic[S]):
         """Read labelled data as in training."""
         raise NotImplementedError
 
-    def evaluate(self, data: Any, labels: Sequence[Any] | None = None) -> dict[str, Any]:
+    def evaluate(self, data: Any, labels: Iterable[Any] | None = None) -> dict[str, Any]:
         """Score the model on data, given as to `train`."""
         return self.evaluated(self.read(data if labels is None else (data, labels))).to_dict()
 
@@ -320,7 +319,7 @@ class Task(Generic[S]):
             tensors[f"{WORDS}{name}"] = np.frombuffer("\n".join(words).encode(), np.uint8)
         source = self.pretrained and (self.pretrained.name or f"{ELMO}/")
         values = {"format_version": FORMAT, "task": self.name, "settings": self.settings.to_dict(), ELMO: source}
-        return {**values, "parts": parts, "scores": self.scores, "training": self._identity}, tensors
+        return {**values, "parts": parts, "scores": self.scores, "training": self.identity}, tensors
 
     def _restore(self, values: dict[str, Any], tensors: dict[str, np.ndarray], pretrained, device, precision) -> None:
         words = {name: bytes(tensors.pop(name)).decode() for name in [*tensors] if name.startswith(WORDS)}
@@ -333,7 +332,7 @@ class Task(Generic[S]):
             vectors = FileVectors(lists.pop(VECTORS), tensors.pop(VECTORS), self.random_vectors, settings.seed)
         self._set(settings, {**values["parts"], **lists}, pretrained, vectors, device, precision)
         elmo.set_weights(self.trained_weights(), tensors, f"{WEIGHTS} of a {self.name}")
-        self.scores, self._identity = values.get("scores") or {}, values.get("training")
+        self.scores, self.identity = values.get("scores") or {}, values.get("training")
 
     def __getstate__(self) -> dict[str, Any]:
         """Return a copy's state, without caches and the lock: a published ELMo's name, the weights of any other."""
@@ -359,7 +358,7 @@ class Task(Generic[S]):
             self._write(path)
 
     def _write(self, folder: Path) -> None:
-        """Write a folder that is complete before it replaces the one that is there, of which it keeps the README.md."""
+        """Write a folder that is complete before it replaces the one that is there, whose other files it keeps."""
         folder, (values, tensors) = folder.resolve(), self._content()
         self.folder, old = folder, disk.temporary_name(folder)
         try:
@@ -374,6 +373,9 @@ class Task(Generic[S]):
                     (new / CARD).write_text(self.card(), encoding="utf-8")
                 files = sorted(path.relative_to(new).as_posix() for path in new.rglob("*") if path.is_file())
                 disk.write_json(new / CONFIG, {**values, "files": [*files, CONFIG]}, indent=1, ensure_ascii=False)
+                for file in foreign_files(folder, self.name):
+                    (new / file).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(folder / file, new / file)
                 if folder.exists():
                     disk.rename(folder, old)
         except BaseException:
@@ -444,22 +446,25 @@ def training_folder(
         yield folder
 
 
+def foreign_files(folder: Path, name: str) -> list[str]:
+    """The files in a folder that are not those of a model of this kind, nor of its training."""
+    values, own = read_config(folder), {LOCK, *(path.name for path in folder.glob(STATE.format("*")))}
+    if values and values["task"] == name:
+        own |= {str(file) for file in values.get("files", [])} | {CARD}
+    return sorted({path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()} - own)
+
+
 def check_folder(folder: Path, name: str, overwrite: bool, resume: bool = False) -> None:
     """Raise unless the folder is new, empty, or a model of this kind that may be replaced; or a training to continue."""
     advice = "Name a new folder, or an empty one."
     if folder.exists() and (not folder.is_dir() or folder.samefile(".") or os.path.ismount(folder)):
         raise UserError(f"`save_dir` {folder} is a file, the current folder, or a mount point. {advice}")
     disk.check_output("`save_dir`", folder / CONFIG)
-    paths = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()} - {LOCK}
-    if not paths:
-        return
-    values, states = read_config(folder), set(folder.glob(STATE.format("*")))
-    own = {path.name for path in states}
-    if values and values["task"] == name:
-        own |= {str(file) for file in values.get("files", [])} | {CARD}
-    if others := sorted(paths - own):
+    states, is_model = any(folder.glob(STATE.format("*"))), (folder / CONFIG).exists()
+    others = foreign_files(folder, name)
+    if others and not (resume and states):
         raise UserError(f"`save_dir` {folder} holds {join_names(others, 3)}, of no {name}. {advice}")
-    if not overwrite and not resume:
+    if (states or is_model) and not overwrite and not resume:
         what = "an interrupted training: continue it with `resume=True`" if states else f"a {name}"
         raise UserError(f"`save_dir` {folder} already holds {what}. Name another, or add `overwrite=True`.")
 
@@ -469,7 +474,7 @@ def as_given(values: Any, name: str, predict: Any) -> Any:
 
     name: of the argument. window: how many values are sorted together, see `Task.predictions`.
     """
-    if isinstance(values, str) or not isinstance(values, Iterable):
+    if isinstance(values, str | Mapping) or is_table(values) or not isinstance(values, Iterable):
         raise TypeError(f"{name}: found {values!r:.60}, expected a list of them.")
     is_lazy = isinstance(values, Iterator)
     results = predict(values, None if is_lazy else math.inf)

@@ -4,7 +4,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha1
 from pathlib import Path
@@ -18,7 +18,7 @@ from elmo_core.config import differences
 from elmo_core.files.tensors import join_arrays, read_metadata, read_tensors, split_arrays, write_tensors
 from elmo_core.machine import versions
 from elmo_core.machine.runtime import paddle
-from elmo_core.messages import UserError, format_duration, log
+from elmo_core.messages import UserError, bar, format_duration, log
 from elmo_core.network.optimizer import Adam
 from elmo_core.text.tokens import shuffled_batches
 from elmo_tasks.inputs import BILM
@@ -56,7 +56,7 @@ def fit(
     training, of a task that calls `fit` several times. progress: called with the scores of each epoch; False: no bar.
     """
     file = folder / STATE.format(phase) if folder else None
-    state = State(task, settings, train, dev)
+    state = State(task, settings, dev)
     if file and resume and file.exists():
         state.load(file)
     elif phase > 1:  # what it begins with may remain the best
@@ -64,7 +64,7 @@ def fit(
     start = time.perf_counter() - state.seconds
     has_means = task.network.inputs.pool and not task.settings.elmo_trainable  # of fixed vectors: nothing to pad
     lengths = [1 if has_means else task.length(example) for example in train]
-    with _bar(settings.epochs, progress) as bar, state.interruptible(file):
+    with _bar(settings.epochs, progress) as shown, state.interruptible(file):
         for epoch in range(state.epoch + 1, settings.epochs + 1):
             if settings.patience and epoch - 1 - state.best_epoch >= settings.patience:
                 break
@@ -76,7 +76,7 @@ def fit(
             state.log(loss, score)
             if file:
                 state.save(file)
-            bar.update()
+            shown.update()
             if callable(progress):
                 values = {"epoch": epoch, "phase": phase, "loss": loss, "seconds": state.seconds}
                 progress({**values, "dev": score.to_dict()})
@@ -130,9 +130,8 @@ def make_optimizer(network: paddle.nn.Layer, settings: Any) -> Adam:
 class State:
     """All that the rest of a training depends on. Saved after each epoch, it continues the training bit for bit."""
 
-    def __init__(self, task: Task, settings: TrainingSettings, train: Sequence[Any], dev: Sequence[Any]):
+    def __init__(self, task: Task, settings: TrainingSettings, dev: Sequence[Any]):
         self.task, self.settings, self.dev = task, settings, dev
-        self.identity = training_identity(task, train, dev)
         self.optimizer = make_optimizer(task.network, settings)
         self.average = WeightAverage(task.trained_weights(), settings.ema)
         self.random = np.random.default_rng(settings.seed)
@@ -155,7 +154,7 @@ class State:
         values = {name: _numpy(part) for name, part in {**tensors, "optimizer": self.optimizer.state_dict()}.items()}
         values |= {"best": self.best_weights, "best_epoch": self.best_epoch, "steps": self.average.steps}
         values |= {"epoch": self.epoch, "seconds": self.seconds, "random": self.random.bit_generator.state}
-        values |= {"paddle_random": versions.random_states(paddle), "identity": self.identity}
+        values |= {"paddle_random": versions.random_states(paddle), "identity": self.task.identity}
         arrays, rest = split_arrays(values)
         write_tensors(file, arrays, {"state": json.dumps(rest)})
 
@@ -163,7 +162,7 @@ class State:
         """Restore what `save` has written, and score the best epoch again."""
         values = join_arrays(json.loads(read_metadata(file)["state"]), read_tensors(file))
         weights = self.task.trained_weights()
-        check_identity(file.parent, values["identity"], self.identity)
+        check_identity(file.parent, values["identity"], self.task.identity)
         elmo.set_weights(weights, values["best"], str(file))
         self.keep_best(values["best_epoch"], self.task.evaluated(self.dev))
         elmo.set_weights(weights, values["weights"], str(file))
@@ -186,7 +185,8 @@ class State:
         except UserError:
             raise
         except BaseException:  # Ctrl-C, a signal, or an error that is not the user's
-            left = f"Continue with the same settings and `resume=True`: {file.parent}" if file and self.epoch else ""
+            is_saved = file and any(file.parent.glob(STATE.format("*")))
+            left = f"Continue with the same settings and `resume=True`: {file.parent}" if is_saved else ""
             log.warning(f"stopped in epoch {self.epoch + 1}. {left or 'Nothing has been saved.'}")
             raise
 
@@ -221,14 +221,15 @@ class WeightAverage:
                 self.weights[name].set_value(original)
 
 
-def training_identity(task: Task, train: Sequence[Any], dev: Sequence[Any]) -> dict[str, Any]:
-    """Describe what a resumed training must share: the settings, and digests of the data and of ELMo."""
+def training_identity(task: Task, data: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Describe what a resumed training must share: the settings, and digests of the data, ELMo and the word vectors."""
     elmo_layer, is_tuned = task.network.inputs.elmo, task.settings.elmo_trainable
     weights = elmo_layer.bilm.parameters() if elmo_layer and not is_tuned else []
-    data = {"training data": _digest(repr(example).encode() for example in train)}
-    data["dev data"] = _digest(repr(example).encode() for example in dev)
-    data["ELMo's weights"] = _digest(weight.numpy() for weight in weights)
-    return json.loads(json.dumps({**task.settings.to_dict(), **data}))
+    sources = {f"{name} data": (repr(example).encode() for example in part) for name, part in data.items()}
+    sources["ELMo's weights"] = (weight.numpy() for weight in weights)
+    sources["word vectors"] = [task.vectors.table, *map(str.encode, task.vectors.words)] if task.vectors else ()
+    digests = {name: _digest(parts) for name, parts in sources.items()}
+    return json.loads(json.dumps({**task.settings.to_dict(), **digests}))
 
 
 def check_identity(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -238,7 +239,7 @@ def check_identity(folder: Path, before: dict[str, Any], now: dict[str, Any]) ->
         raise UserError(f"`resume`: {found}. Use the same, or start again without `resume`, with `overwrite=True`.")
 
 
-def _digest(parts: Iterator[Any]) -> str:
+def _digest(parts: Iterable[Any]) -> str:
     digest = sha1()
     for part in parts:
         digest.update(part)
@@ -251,8 +252,7 @@ def _numpy(tensors: dict[str, paddle.Tensor]) -> dict[str, np.ndarray]:
 
 def _bar(epochs: int, progress: Progress | bool) -> tqdm:
     """A bar of epochs: by default in a terminal or notebook where the log is not shown."""
-    is_watched = "ipykernel" in sys.modules or sys.stderr.isatty()
-    is_shown = progress is not False and is_watched and not log.isEnabledFor(20)
-    if is_shown:
+    shown = bar(None, progress is not False and not log.isEnabledFor(20), total=epochs, unit="epoch")
+    if not shown.disable:
         tqdm.write('To see scores and times while it trains: logging.basicConfig(level="INFO")', file=sys.stderr)
-    return tqdm(total=epochs, unit="epoch", disable=not is_shown)
+    return shown

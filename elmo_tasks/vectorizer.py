@@ -1,7 +1,7 @@
 """ELMo's vectors of texts in scikit-learn."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +37,14 @@ class ELMoVectorizer(base.TransformerMixin, base.BaseEstimator):
         self.model, self.layers, self.pool, self.lang, self.user_dict = model, layers, pool, lang, user_dict
         self.batch_size, self.device = batch_size, device
 
-    def fit(self, texts: Sequence[str], y: Any = None) -> "ELMoVectorizer":
+    def fit(self, texts: Iterable[str], y: Any = None) -> "ELMoVectorizer":
         check_option("pool", self.pool, ("mean", "max"))
         self.embedder_ = ELMoEmbedder(self.model, self.batch_size, self.device, self.layers, self.pool)
         check_option("lang", self.lang, CHOICES)
         self.lang_ = make_tokeniser(self.lang, check_texts(texts), self.embedder_.words, self.user_dict).lang
         return self
 
-    def transform(self, texts: Sequence[str]) -> np.ndarray:
+    def transform(self, texts: Iterable[str]) -> np.ndarray:
         """Return the vectors (n, D) of n texts."""
         validation.check_is_fitted(self)
         vectors = [text.vectors.ravel() for text in self.embedder_.encode_texts(texts, self.lang_, self.user_dict)]

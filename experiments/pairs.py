@@ -17,12 +17,14 @@ def read_pairs(path: Path, groups: Sequence[str] = ()) -> list[dict]:
     is_json, pairs = {".json", ".jsonl"} & {*path.suffixes}, []
     wanted = f"an object with {', '.join([*FIELDS, *groups])}" if is_json else "a sentence, a tab and a worse sentence"
     for number, line in enumerate(read_lines(path), 1):
+        if not is_json and tuple(line.split("\t")) == FIELDS:  # a header
+            continue
         try:
             pair = parse_json(line) if is_json else dict(zip(FIELDS, line.split("\t"), strict=True))
         except ValueError:
             pair = None
         match pair:
-            case {"sentence_good": str(), "sentence_bad": str()} if pair.keys() >= {*groups}:
+            case {"sentence_good": str(x), "sentence_bad": str(y)} if x.strip() and y.strip() and {*groups} <= {*pair}:
                 pairs.append(pair)
             case _:
                 raise UserError(f"{path}:{number}: found {line!r:.60}, expected {wanted}.")

@@ -3,7 +3,7 @@
 import csv
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ import numpy as np
 from elmo_core.messages import UserError
 from elmo_core.network.surprisal import Surprisals
 from elmo_core.text.corpus import Corpus
+from elmo_core.text.offsets import token_offsets
 from elmo_core.text.text_files import read_lines, read_sentences
 from elmo_core.text.tokens import BOS, EOS, Vocabulary
 from experiments.kneser_ney import KneserNey, read_ids
@@ -21,20 +22,19 @@ BASELINES = "log_frequency", "kneser_ney"
 ORDER = 5  # of the n-grams
 
 
-class Region(NamedTuple):
-    """A part of a sentence. region: its number or name; "" if its words are read, but not reported."""
+class Item(NamedTuple):
+    """A sentence. regions: of each name, its words as given and the positions of its tokens; "" is not reported."""
 
     item: str
     condition: str
-    region: str
-    words: str
     tokens: list[str]
+    regions: dict[str, tuple[str, list[int]]]
 
 
-def read_regions(path: Path, tokenise: Callable[[str], list[str]]) -> list[list[Region]]:
-    """Read the regions of each sentence from a table of item, condition (may be missing), region and words.
+def read_items(path: Path, tokenise: Callable[[str], list[str]]) -> list[Item]:
+    """Read sentences from a table of item, condition (may be missing), region, by number or name, and words.
 
-    Successive rows of an item and condition are a sentence, and those of a region among them are this region.
+    Successive rows of an item and condition are a sentence, and all of a region among them are this region.
     """
     table, rows = csv.DictReader(read_lines(path), delimiter="\t", strict=True), []
     try:
@@ -42,20 +42,28 @@ def read_regions(path: Path, tokenise: Callable[[str], list[str]]) -> list[list[
             raise csv.Error(f"no column {', '.join(sorted(missing))}")
         for row in table:
             rows.append([row.get(name, "") for name in COLUMNS])
-            if None in rows[-1]:
-                raise csv.Error(f"found {rows[-1]}")
+            if None in rows[-1] or None in row:
+                raise csv.Error(f"found {list(row.values())}")
+        if not rows:
+            raise csv.Error("no rows")
     except csv.Error as error:
         wanted = f"a header of {', '.join(COLUMNS)}, tabs between, quotation marks as in CSV"
         raise UserError(f"{path}:{table.line_num}: {error}. Expected {wanted}.") from error
-    regions = []
-    for names, parts in groupby(rows, lambda row: row[:3]):
-        words = " ".join(row[3] for row in parts)
-        regions.append(Region(*names, words, tokenise(words)))
-    sentences = [list(sentence) for _, sentence in groupby(regions, lambda region: region[:2])]
-    for names, n in Counter(sentence[0][:2] for sentence in sentences).items():
+    items = [_item(*names, [row[2:] for row in part], tokenise) for names, part in groupby(rows, lambda row: row[:2])]
+    for names, n in Counter(item[:2] for item in items).items():
         if n > 1:
             raise UserError(f"{path}: item, condition {names} is in {n} places. Put its rows together.")
-    return sentences
+    return items
+
+
+def _item(item: str, condition: str, rows: Sequence[Sequence[str]], tokenise: Callable[[str], list[str]]) -> Item:
+    text = " ".join(words for _, words in rows)
+    tokens, ends = tokenise(text), np.cumsum([len(words) + 1 for _, words in rows])
+    row_of, regions = np.searchsorted(ends, token_offsets(tokens, text)[:, 0], side="right"), {}
+    for k, (name, words) in enumerate(rows):
+        before, positions = regions.get(name, ("", []))
+        regions[name] = f"{before} {words}".strip(), positions + np.flatnonzero(row_of == k).tolist()
+    return Item(item, condition, tokens, regions)
 
 
 class Baselines:
@@ -74,17 +82,15 @@ class Baselines:
 
 
 def region_rows(
-    sentences: Sequence[list[Region]], surprisals: Iterable[Surprisals], baselines: Baselines | None = None
+    items: Sequence[Item], surprisals: Iterable[Surprisals], baselines: Baselines | None = None
 ) -> Iterator[list]:
     """Yield a header, and for each region its sums over its words."""
     yield [*COLUMNS, "forward", "backward", "unknown", *(BASELINES if baselines else ())]
-    for regions, records in zip(sentences, surprisals, strict=True):
-        tokens = list(chain.from_iterable(region.tokens for region in regions))
-        values, end = baselines(tokens) if baselines else np.zeros((len(tokens), 0)), 0
-        for region in regions:
-            begin, end = end, end + len(region.tokens)
-            part = Surprisals(records[begin:end])
-            forward, backward, *others = [f"{x:.6f}" for x in (*part.total(), *values[begin:end].sum(axis=0))]
+    for item, records in zip(items, surprisals, strict=True):
+        values = baselines(item.tokens) if baselines else np.zeros((len(item.tokens), 0))
+        for name, (words, positions) in item.regions.items():
+            part = Surprisals(records[k] for k in positions)
+            sums = [f"{x:.6f}" for x in (*part.total(), *values[positions].sum(axis=0))]
             unknown = sum(not record.in_vocabulary for record in part)
-            if region.region:
-                yield [*region[:4], forward, backward, unknown, *others]
+            if name:
+                yield [item.item, item.condition, name, words, *sums[:2], unknown, *sums[2:]]

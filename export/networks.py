@@ -186,10 +186,7 @@ class ParserNetwork(TaskNetwork):
         names = parser.parts["labels"]
         self.add_table("labels", names)
         arcs = {"shape": [*TOKENS, 1, "T + 1"], "meaning": "scores of each token's heads; 0 is the root"}
-        labels = {
-            "shape": [*TOKENS, len(names), "T + 1"],
-            "meaning": "scores of the labels of each arc, see labels.txt",
-        }
+        labels = {"shape": [*TOKENS, len(names), "T + 1"], "meaning": "scores of each arc's labels, see labels.txt"}
         self.outputs = {"arcs": arcs, "labels": labels}
         if self.settings["with_tags"]:
             self.add_table("tags", parser.parts["tags"])
@@ -209,8 +206,5 @@ class ParserNetwork(TaskNetwork):
         return [*outputs, parts.linear(ops, x, network.tags)] if network.tags else outputs
 
 
-NETWORKS = {
-    "tagger": (TaggerNetwork, Tagger),
-    "classifier": (ClassifierNetwork, Classifier),
-    "parser": (ParserNetwork, Parser),
-}
+EXPORTED = (TaggerNetwork, Tagger), (ClassifierNetwork, Classifier), (ParserNetwork, Parser)
+NETWORKS = {task.name: (network, task) for network, task in EXPORTED}

@@ -90,9 +90,8 @@ class RunFolder:
         if not checkpoint.exists(folder):
             training = self.settings, optimizer, progress
             checkpoint.save_model(folder, self.config, weights, self.vocabulary, training, advice)
-        names = (
-            checkpoint.read_names(self.path) | {"best": progress["best_step"]} | ({"final": step} if is_final else {})
-        )
+        final = {"final": step} if is_final else {}
+        names = {**checkpoint.read_names(self.path), "best": progress["best_step"], **final}
         existing = checkpoint.steps(self.path)
         checkpoint.write_names(self.path, {name: step for name, step in names.items() if step in existing})
         checkpoint.prune(self.path, self.keep)

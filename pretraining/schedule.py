@@ -35,10 +35,8 @@ class Timer:
         progress, now = self.progress, time.monotonic()
         if self.freq:
             return progress.step % self.freq == 0
-        has_passed = (
-            progress.step - self.step >= STEPS or now - self.last >= SECONDS or int(progress.epoch) > self.epoch
-        )
-        return has_passed and self.spent <= SHARE * (now - self.start)
+        is_due = progress.step - self.step >= STEPS or now - self.last >= SECONDS or int(progress.epoch) > self.epoch
+        return is_due and self.spent <= SHARE * (now - self.start)
 
     @contextmanager
     def measured(self) -> Iterator[None]:

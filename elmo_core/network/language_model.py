@@ -7,12 +7,11 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from elmo_core.checks import check_number, check_sentence, check_sentences, checked
 from elmo_core.machine import products
 from elmo_core.machine.runtime import paddle
-from elmo_core.messages import UserError, log
+from elmo_core.messages import UserError, bar, log
 from elmo_core.network.cosines import nearest, unit
 from elmo_core.network.layers import EncodedBatch, LayerChoice, Reading
 from elmo_core.network.surprisal import Comparison, Surprisals, difference, surprisals
@@ -48,7 +47,7 @@ def surprisal(embedder, sentences: Sequence[Sequence[str]]) -> list[Surprisals]:
     """
     sentences = check_sentences(sentences)
     records = embedder.iter_surprisal(sentences)
-    return list(tqdm(records, total=len(sentences), unit=" sentences", disable=not embedder.progress))
+    return list(bar(records, embedder.progress, total=len(sentences), unit=" sentences"))
 
 
 def iter_surprisal(embedder, sentences: Iterable[Sequence[str]]) -> Iterator[Surprisals]:
@@ -72,8 +71,7 @@ def compare(embedder, good: Sequence[Sequence[str]], bad: Sequence[Sequence[str]
         raise UserError(f"compare: found {len(good):,} good and {len(bad):,} bad sentences, expected as many.")
     records = embedder.iter_surprisal(itertools.chain.from_iterable(zip(good, bad, strict=True)))
     pairs = zip(records, records, strict=True)  # each takes two: a good sentence's and a bad one's
-    progress = tqdm(pairs, total=len(good), unit=" pairs", disable=not embedder.progress)
-    return list(itertools.starmap(difference, progress))
+    return list(itertools.starmap(difference, bar(pairs, embedder.progress, total=len(good), unit=" pairs")))
 
 
 def most_similar(embedder, word: str, topn: int = 10, words: Sequence[str] | None = None) -> list[tuple[str, float]]:
@@ -88,9 +86,7 @@ def most_similar(embedder, word: str, topn: int = 10, words: Sequence[str] | Non
         raise UserError("most_similar: no words to choose from, and no vocabulary of the model. Expected `words`.")
     if embedder.words and word not in set(embedder.words):
         if not embedder.config.reads_characters:
-            raise UserError(
-                f"most_similar: {word!r:.60} is not in the model's vocabulary, and has no vector of its own."
-            )
+            raise UserError(f"most_similar: {word!r:.60} is not in the model's vocabulary, and has no vector.")
         log.warning(f"most_similar: {word!r:.60} is not in the model's vocabulary. It is compared by its characters.")
     words = list(dict.fromkeys([word, *words]))
     vectors, allowed = unit(embedder.encode_tokens(words)), np.arange(len(words)) > 0

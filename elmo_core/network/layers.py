@@ -108,9 +108,7 @@ def layer_choice(layers: Layers, n_layers: int, allowed: Sequence[str]) -> Layer
     expected = [text for how, text in forms.items() if how in allowed]
     if not isinstance(layers, str):
         expected.append(f"{n_layers} weights with decimal points, as in {[1.0] + [0.0] * (n_layers - 1)}")
-    raise UserError(
-        f"layers={layers!r:.200}: expected {', '.join(expected)}, 'average', 'top', or 0 to {n_layers - 1}."
-    )
+    raise UserError(f"layers={layers!r:.99}: expected {', '.join(expected)}, 'average', 'top', or 0 to {n_layers - 1}.")
 
 
 def _parse(layers: Layers, n_layers: int) -> LayerChoice | None:

@@ -86,10 +86,6 @@ def warn_if_unreadable(source: Path | str, tokens: Iterable[str] | None = None, 
     letters, alphabet = list(filter(str.isalpha, "".join(sample))), set("".join(words[:SAMPLE]))
     lengths = [n for n in (len(HAN.findall(token)) for token in sample) if n]
     if sum(lengths) > 4 * len(lengths) > 0.4 * len(sample):
-        log.warning(
-            f"{source}: tokens have {sum(lengths) / len(lengths):.0f} Chinese characters on average. {UNSEGMENTED}"
-        )
+        log.warning(f"{source}: tokens have about {sum(lengths) / len(lengths):.0f} Chinese characters. {UNSEGMENTED}")
     elif words and sum(letter not in alphabet for letter in letters) > len(letters) / 2:
-        log.warning(
-            f"{source}: most letters are in no word of the model's vocabulary. Is the model of another language?"
-        )
+        log.warning(f"{source}: most letters are in no word of the model's vocabulary. Is it of another language?")

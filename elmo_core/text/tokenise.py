@@ -253,10 +253,7 @@ LANGUAGES = ("en", "zh", "characters", "any", "none")  # characters: Chinese one
 
 @dataclass(frozen=True)
 class Tokeniser:
-    """Splits raw text into sentences and tokens.
-
-    lang: one of LANGUAGES. segment: of Chinese words, see `chinese`.
-    """
+    """Splits raw text into sentences and tokens. lang: of LANGUAGES. segment: of Chinese words, see `chinese`."""
 
     lang: str
     segment: Segmenter | None = None
@@ -265,12 +262,8 @@ class Tokeniser:
         """Return the sentences of a line of raw text, each a list of tokens."""
         if self.lang == "none":
             return [tokens] if (tokens := line.split()) else []
-        split = {
-            "en": english,
-            "zh": partial(chinese, segment=self.segment),
-            "characters": characters,
-            "any": any_script,
-        }[self.lang]
+        segmented = partial(chinese, segment=self.segment)
+        split = {"en": english, "zh": segmented, "characters": characters, "any": any_script}[self.lang]
         invisible = NOT_JOINING if self.lang == "any" else INVISIBLE
         return [tokens for paragraph in paragraphs(line, form, invisible) for tokens in split(paragraph)]
 

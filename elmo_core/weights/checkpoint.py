@@ -118,9 +118,7 @@ def resolve(path: str | Path) -> Path:
     """
     path = Path(path)
     if path.is_file():
-        raise UserError(
-            f"{path} is a file, expected the folder of a model. convert.py imports those of other programs."
-        )
+        raise UserError(f"{path} is a file, expected a model's folder. convert.py imports those of other programs.")
     if path.suffix == ".pdparams":
         path = path.with_suffix("")
     run, candidates = path.parent, [path, *(path / str(step) for step in steps(path)[-1:])]

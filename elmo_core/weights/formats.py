@@ -27,10 +27,7 @@ Model = tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary | None]  # under our
 
 
 def read_foreign(
-    paths: Sequence[Path],
-    parent: Path,
-    vocabulary: Path | None = None,
-    format_name: str | None = None,
+    paths: Sequence[Path], parent: Path, vocabulary: Path | None = None, format_name: str | None = None
 ) -> Model:
     """Read a model from files, folders and archives, under our names. Archives are unpacked inside `parent`.
 

@@ -18,9 +18,7 @@ def resolve_name(params: str | Path) -> Path:
     A model's path takes precedence over a name; a folder of text called `en` does not.
     """
     if not isinstance(params, str | Path):
-        raise TypeError(
-            f"found {type(params).__name__} {params!r:.60}, expected a checkpoint's path or a model's name."
-        )
+        raise TypeError(f"found {type(params).__name__} {params!r:.60}, expected a checkpoint or a model's name.")
     name = str(params)
     try:
         return checkpoint.resolve(params)

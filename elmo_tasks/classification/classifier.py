@@ -109,10 +109,10 @@ class Classifier(Task[ClassifierSettings]):
 
     @cached_property
     def label_ids(self) -> dict[Label, int]:
-        """The number of each class; of an integer, also as the string that a file has."""
-        return {str(label): k for k, label in enumerate(self.classes)} | {c: k for k, c in enumerate(self.classes)}
+        """The number of each class; of an integer, also as the string that a file has, or the other way round."""
+        return label_ids(self.classes)
 
-    def score(self, texts: Any, labels: Sequence[Label] | None = None) -> float:
+    def score(self, texts: Any, labels: Iterable[Label] | None = None) -> float:
         """The accuracy on texts and their labels, given as to `train`."""
         return self.evaluate(texts, labels)["accuracy"]
 
@@ -153,6 +153,12 @@ class Classifier(Task[ClassifierSettings]):
         return text
 
 
+def label_ids(labels: Sequence[Label]) -> dict[Label, int]:
+    numbers = {label: k for k, label in enumerate(labels)}
+    as_strings = {str(label): k for label, k in numbers.items()}
+    return {**{int(label): k for label, k in as_strings.items() if label.isdecimal()}, **as_strings, **numbers}
+
+
 def make_parts(train: Sequence[Text], settings: ClassifierSettings) -> dict[str, Any]:
     """The classes of training texts, whether these are pairs, and their words, if these are learnt."""
     counts = Counter(text.label for text in train)
@@ -166,7 +172,7 @@ def make_parts(train: Sequence[Text], settings: ClassifierSettings) -> dict[str,
 
 def check_texts(texts: Sequence[Text], parts: dict[str, Any], name: str) -> None:
     """Raise unless the texts have known classes, and are pairs or not. name: of the argument."""
-    known = {*parts["labels"], *map(str, parts["labels"])}
+    known = label_ids(parts["labels"])
     for text in texts:
         if text.label not in known:
             raise UserError(f"{text.where}: the label {text.label!r:.60} does not occur in training. Set `columns`?")

@@ -1,6 +1,6 @@
 """The classifier in scikit-learn."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -30,17 +30,17 @@ class ELMoClassifier(ClassifierMixin, BaseEstimator):
     def _get_param_names(cls) -> list[str]:
         return sorted(["device", *(field.name for field in fields(ClassifierSettings))])
 
-    def fit(self, X: Sequence, y: Sequence) -> "ELMoClassifier":
+    def fit(self, X: Iterable[Any], y: Iterable[Any]) -> "ELMoClassifier":
         values = self.get_params(deep=False)
         device = values.pop("device")
         self.classifier_ = Classifier.train(X, y, settings=ClassifierSettings(**values), progress=False, device=device)
         self.classes_ = np.array(self.classifier_.classes)
         return self
 
-    def predict(self, X: Sequence) -> np.ndarray:
+    def predict(self, X: Iterable[Any]) -> np.ndarray:
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
-    def predict_proba(self, X: Sequence) -> np.ndarray:
+    def predict_proba(self, X: Iterable[Any]) -> np.ndarray:
         check_is_fitted(self)
         return self.classifier_.predict_proba(X)
 

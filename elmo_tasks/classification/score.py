@@ -44,13 +44,14 @@ class Score:
         return f"accuracy {self.accuracy:.2%}  AUC {self.auc:.4f}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The scores; the mean of F1 is over the classes that occur, as labels or as predictions."""
+        """The scores; the mean of F1 is over the classes that occur; confusion: a row of predictions for each class."""
         macro_f1 = float(metrics.f1_score(self.labels, self.predicted, average="macro", zero_division=0))
         scores = {"accuracy": self.accuracy, "macro_f1": macro_f1, "auc": self.auc, "texts": len(self.labels)}
         numbers, names = range(len(self.classes)), ("precision", "recall", "f1", "support")
         columns = metrics.precision_recall_fscore_support(self.labels, self.predicted, labels=numbers, zero_division=0)
         rows = (dict(zip(names, row, strict=True)) for row in np.transpose(columns).tolist())
-        return {**scores, "classes": dict(zip(map(str, self.classes), rows, strict=True))}
+        confusion = metrics.confusion_matrix(self.labels, self.predicted, labels=numbers).tolist()
+        return {**scores, "classes": dict(zip(map(str, self.classes), rows, strict=True)), "confusion": confusion}
 
     def table(self) -> str:
         numbers, names = range(len(self.classes)), list(map(str, self.classes))

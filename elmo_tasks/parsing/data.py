@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
+from elmo_core.checks import describe
 from elmo_core.files import disk
 from elmo_core.messages import UserError
 from elmo_core.text.text_files import read_lines
@@ -14,6 +15,8 @@ from elmo_tasks.records import check_text
 
 def read_conllu(path: str | Path, is_gold: bool = True) -> Iterator[Tree]:
     """Yield the sentences of a file. is_gold: with their trees, which each must have."""
+    if not isinstance(path, str | Path):
+        raise TypeError(f"found {describe(path)}, expected the name of a treebank in CoNLL-U.")
     disk.check_input(Path(path), "a treebank in CoNLL-U")
     tree = None
     for has_words, group in groupby(enumerate(read_lines(Path(path)), 1), lambda pair: bool(pair[1].strip())):
@@ -29,9 +32,9 @@ def _sentence(lines: list[tuple[int, str]], path: str | Path, is_gold: bool) -> 
         where, columns = f"{path}:{number}", line.split("\t")
         if NOT_A_WORD.match(line):
             continue
-        if len(columns) != 10 or columns[0] != str(len(places) + 1):
+        if len(columns) != 10 or columns[0] != str(len(places) + 1) or not columns[FORM].strip():
             blank = " or a blank line before ID 1" if places and columns[0] == "1" else ""
-            expected = f"10 columns with tabs, ID {len(places) + 1}{blank}"
+            expected = f"10 columns with tabs, a word, ID {len(places) + 1}{blank}"
             raise UserError(f"{where}: found {line!r:.60}, expected {expected}.")
         places.append(where)
         tree.tokens.append(re.sub(r"\s+", "_", check_text(columns[FORM], where, "word")))

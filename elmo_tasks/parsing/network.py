@@ -23,10 +23,10 @@ MASKED = -1e9
 class ParserSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings):
     """Settings of a parser and its training."""
 
-    hidden_dim: int = setting(256, "size of an LSTM", below=MAX_SIZE)
-    n_layers: int = setting(2, "bidirectional layers", below=101)
-    arc_dim: int = setting(256, "size of a word as head or dependent", below=MAX_SIZE)
-    label_dim: int = setting(100, "the same, for labels", below=MAX_SIZE)
+    hidden_dim: int = setting(256, "size of an LSTM", below=MAX_SIZE, minimum=1)
+    n_layers: int = setting(2, "bidirectional layers", below=101, minimum=1)
+    arc_dim: int = setting(256, "size of a word as head or dependent", below=MAX_SIZE, minimum=1)
+    label_dim: int = setting(100, "the same, for labels", below=MAX_SIZE, minimum=1)
     dropout: float = setting(0.33, "dropout of the network", below=1)
     with_tags: bool = setting(False, "also learn and predict UPOS")
 

@@ -103,9 +103,7 @@ class Parser(Task[ParserSettings]):
 
         sentences: lists of words, or raw text, which is split into words in the language of the training.
         """
-        return as_given(
-            sentences, "sentences", lambda some, window: self.parse(map(self.sentence, some, count()), window)
-        )
+        return as_given(sentences, "sentences", lambda x, window: self.parse(map(self.sentence, x, count()), window))
 
     def sentence(self, text: Text, number: int = 0, lang: str = "") -> Tree:
         """A sentence without its tree. lang: how raw text is split, if not as in training."""

@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, pairwise
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo_core.display.terminal import display_width, pad
+from elmo_core.display.terminal import display_width, pad, printable
 
 FORM, UPOS, HEAD, LABEL = 1, 3, 6, 7  # columns
 NOT_A_WORD = re.compile(r"#|\d+[-.]\d+\t")  # a comment, a range of words, an empty node
@@ -85,7 +85,7 @@ class Tree:
 
 
 def _text(x: float, y: float, text: str, attributes: str = "") -> str:
-    return f'<text x="{x:.0f}" y="{y:.0f}"{attributes}>{html.escape(text)}</text>'
+    return f'<text x="{x:.0f}" y="{y:.0f}"{attributes}>{html.escape(printable(text))}</text>'
 
 
 def find_cycle(heads: Sequence[int]) -> list[int]:
@@ -114,23 +114,37 @@ def maximum_tree(scores: np.ndarray) -> np.ndarray:
 
 
 def _arborescence(scores: np.ndarray) -> np.ndarray:
-    """The heads of nodes 0 .. n, of which 0 has none, by Chu-Liu and Edmonds. scores: (n + 1, n + 1), node by head."""
-    heads = scores.argmax(axis=1)
-    cycle = find_cycle(heads)
-    if not cycle:
-        return heads
-    rest = np.setdiff1d(np.arange(len(heads)), cycle)
-    n = len(rest)  # the node that the cycle becomes
-    into = scores[np.ix_(cycle, rest)] - scores[cycle, heads[cycle]][:, None]  # gain by breaking the cycle there
-    out = scores[np.ix_(rest, cycle)]
-    contracted = np.full((n + 1, n + 1), -np.inf)
-    contracted[:n, :n] = scores[np.ix_(rest, rest)]
-    contracted[n, :n], contracted[:n, n] = into.max(axis=0), out.max(axis=1)
-    tree = _arborescence(contracted)
-    for node in range(1, n):
-        heads[rest[node]] = cycle[out[node].argmax()] if tree[node] == n else rest[tree[node]]
-    heads[cycle[into[:, tree[n]].argmax()]] = rest[tree[n]]
-    return heads
+    """The heads of nodes 0 .. n, of which 0 has none, by Chu-Liu and Edmonds. scores: (n + 1, n + 1), node by head.
+
+    Each cycle of best heads is contracted into its first node, whose row and column then stand for the best arcs into it
+    and out of it. In the tree, the cycle keeps all its arcs but that to the word that is entered from outside.
+    """
+    n, nodes_left = np.arange(len(scores)), {*range(1, len(scores))}
+    words, sources = (index.astype(np.int32) for index in np.indices(scores.shape))  # the arc that each score is of
+    heads, within, levels = scores.argmax(axis=1), [[node] for node in n], []  # within: the words of each node
+
+    def arcs(nodes: Iterable[int]) -> list[tuple[int, int, list[int]]]:
+        return [(words[node, heads[node]], sources[node, heads[node]], within[node]) for node in nodes]
+
+    while cycle := find_cycle(heads):
+        first, *others = cycle
+        levels.append(arcs(cycle))
+        gains = scores[cycle] - scores[cycle, heads[cycle]][:, None]  # of breaking the cycle at a node
+        into = np.array(cycle)[gains.argmax(axis=0)], n
+        words[first], sources[first], scores[first] = words[into], sources[into], gains.max(axis=0)
+        out = n, np.array(cycle)[scores[:, cycle].argmax(axis=1)]
+        words[:, first], sources[:, first], scores[:, first] = words[out], sources[out], scores[out]
+        scores[first, first], scores[:, others] = -np.inf, -np.inf
+        within[first] = [word for node in cycle for word in within[node]]
+        heads[np.isin(heads, cycle)] = first
+        heads[others], heads[first] = 0, scores[first].argmax()
+        nodes_left.difference_update(others)
+    tree = np.full(len(scores), -1)
+    for level in [arcs(nodes_left), *reversed(levels)]:
+        for word, head, inside in level:
+            if (tree[inside] < 0).all():
+                tree[word] = head
+    return tree
 
 
 def allowed_labels(heads: np.ndarray, names: Sequence[str]) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Labelled sentences: their formats, and their labels.
 
 columns    a token and its label per line, separated by tabs or, in lines without a tab, by spaces; a blank line, or one that
-           begins with -DOCSTART-, ends a sentence
+           begins with -DOCSTART-, ends a sentence; a first line such as "token<TAB>label" is a header
 conllu     CoNLL-U: columns with comments, ranges and empty nodes, which are left out
 json       objects in an array, jsonl: one per line; of tokens and labels, {"tokens": [...], "ner_tags": [...]}, or of a text
            and its spans, as doccano and CLUENER write them:
@@ -36,7 +36,8 @@ from elmo_tasks.tagging.scheme import OUTSIDE
 from elmo_tasks.tagging.text import PieceSplitter
 
 BY_ENDING = {"json": "json", "jsonl": "jsonl", "conllu": "conllu"}  # others are columns
-LABEL_KEYS = ("labels", "ner_tags", "tags", "pos_tags", "chunk_tags", "label")
+TOKEN_KEYS = ("token", "tokens", "word", "words")
+LABEL_KEYS = ("labels", "ner_tags", "tags", "pos_tags", "chunk_tags", "label", "tag")
 SPAN_KEYS = ("label", "labels", "spans", "entities")
 CharSpan = tuple[int, int, str]  # begin, end and label
 
@@ -78,6 +79,8 @@ class SentenceReader:
         return sentences
 
     def format_of(self, path: Path) -> str:
+        if records.ending(path) == "csv" and not self.settings.data_format:
+            raise UserError(f"{path}: taggers read no CSV. Write a token and its label per line, with a tab between.")
         return self.settings.data_format or BY_ENDING.get(records.ending(path), "columns")
 
     def _read_file(self, path: Path) -> Iterator[Sentence]:
@@ -110,7 +113,9 @@ class SentenceReader:
                     yield Sentence(tokens, labels, f"{path}:{first}")
                 tokens, labels = [], []
                 continue
-            if is_conllu and re.match(r"#|\d+[-.]\d+\t", line):
+            names = line.lower().split("\t")
+            is_header = number == 1 and names[0] in TOKEN_KEYS and names[-1] in LABEL_KEYS
+            if is_header or (is_conllu and re.match(r"#|\d+[-.]\d+\t", line)):
                 continue
             where, first = f"{path}:{number}", first if tokens else number
             columns = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]

@@ -13,10 +13,11 @@ import tiny
 import run_eval
 from elmo import ELMoEmbedder, UserError
 from elmo_core.text.corpus import Corpus
+from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.tokens import Vocabulary
 from experiments.kneser_ney import KneserNey
 from experiments.pairs import preferences, read_pairs
-from experiments.regions import Baselines, read_regions
+from experiments.regions import Baselines, read_items
 
 PAIRS = [
     {"sentence_good": "the bank", "sentence_bad": "bank the", "kind": "order", "n": 1},
@@ -61,7 +62,7 @@ def test_compare_is_the_difference_of_the_surprisals(model):
 
 @pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.tsv"])
 def test_pairs_are_counted_in_total_and_by_group(model, tmp_path, capsys, name):
-    columns = [f"{pair['sentence_good']}\t{pair['sentence_bad']}" for pair in PAIRS]
+    columns = ["sentence_good\tsentence_bad"] + [f"{pair['sentence_good']}\t{pair['sentence_bad']}" for pair in PAIRS]
     lines = columns if name == "pairs.tsv" else map(json.dumps, PAIRS)
     (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     groups = [] if name == "pairs.tsv" else ["--groups", "kind", "n"]
@@ -76,7 +77,7 @@ def test_pairs_are_counted_in_total_and_by_group(model, tmp_path, capsys, name):
     printed = {}
     for line in capsys.readouterr().out.splitlines()[1:]:
         label, *numbers = line.split()
-        printed[label] = [float(number.rstrip("%")) for number in numbers]
+        printed[label] = [float(number.rstrip("%").replace("–", "nan")) for number in numbers]
     names = {"all": [0, 1, 2]}
     if groups:
         names |= {"kind=order": [0, 2], "kind=word": [1], "n=1": [0, 1], "n=2": [2]}
@@ -101,6 +102,7 @@ def test_a_difference_of_zero_is_no_preference(model):
         ("p.jsonl", "a\tb", "p.jsonl:2"),
         ("p.txt", "a b c", "p.txt:2.*tab"),
         ("p.txt", "", "p.txt:2"),
+        ("p.txt", "a\t ", "p.txt:2"),
         ("p.jsonl", "[" * 200_000, "p.jsonl:2"),
     ],
 )
@@ -143,6 +145,14 @@ def test_regions_are_sums_over_their_words(model, tmp_path, capsys):
     np.testing.assert_allclose(np.array([row[4:6] for row in rows[1:]], float), expected, atol=1e-4)
 
 
+def test_regions_are_parts_of_the_sentence(tmp_path):
+    rows = ["item\tregion\twords", "1\t0\tHe met Mr.", "1\t1\tSmith", "1\t0\tin Rome."]
+    (tmp_path / "items.tsv").write_text("\n".join(rows), encoding="utf-8")
+    (item,) = read_items(tmp_path / "items.tsv", Tokeniser("en"))
+    assert item.tokens == ["He", "met", "Mr.", "Smith", "in", "Rome", "."]
+    assert item.regions == {"0": ("He met Mr. in Rome.", [0, 1, 2, 4, 5, 6]), "1": ("Smith", [3])}
+
+
 def test_baselines_are_frequencies_and_ngrams_of_the_corpus(model, tmp_path):
     (tmp_path / "items.tsv").write_text(REGIONS, encoding="utf-8")
     text = [["the", "river"], ["the", "river", "bank"], ["unheard", "bank"], ["a", "river"]] * 3
@@ -181,7 +191,9 @@ def test_a_long_corpus_gives_each_word_its_own_baseline(tmp_path):
     [
         ("item\tregion\n", "items.tsv:1.*words"),
         ("", "items.tsv.*item, region, words"),
+        ("item\tregion\twords\n", "items.tsv:1: no rows"),
         ("item\tregion\twords\n1\t1\n", "items.tsv:2"),
+        ("item\tregion\twords\n1\t1\tthe\tbank\n", "items.tsv:2"),
         ('item\tregion\twords\n1\t1\t"the\n', "items.tsv:"),
         ("item\tregion\twords\n1\t1\tthe\n2\t1\tthe\n1\t2\tbank\n", "2 places"),
     ],
@@ -189,7 +201,7 @@ def test_a_long_corpus_gives_each_word_its_own_baseline(tmp_path):
 def test_mistakes_in_the_regions_are_named(tmp_path, text, word):
     (tmp_path / "items.tsv").write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=word):
-        read_regions(tmp_path / "items.tsv", str.split)
+        read_items(tmp_path / "items.tsv", str.split)
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,7 @@ def test_labels_come_back_as_they_went_in():
     assert classifier.classes == [1, 2, 3] and {type(x) for x in classifier.predict(TEXTS)} == {int}
     numbers = [str(names[label]) for label in LABELS]  # as of a file
     assert classifier.score(TEXTS, numbers) == np.mean(np.array(classifier.predict(TEXTS), str) == numbers) > 0.9
+    assert train(TEXTS, numbers).score(TEXTS, [names[label] for label in LABELS]) > 0.9
     assert train(TEXTS, [label == "art" for label in LABELS]).predict(["the painter"]) == [True]
     with pytest.raises(UserError, match="zz"):
         classifier.score(TEXTS, ["zz"] * len(TEXTS))
@@ -212,7 +213,7 @@ def test_tuning_begins_with_the_first_model_and_changes_elmo(small_weights):
 
 
 @pytest.mark.parametrize("stop", [1, 6, 7, 8])
-def test_resumed_training_is_the_same(tmp_path, small_weights, stop):
+def test_resumed_training_is_the_same(tmp_path, small_weights, stop, messages):
     if not versions.random_states(paddle):
         pytest.skip(f"paddle {paddle.__version__} hides the state of its random generator, which dropout draws from")
     settings = replace(SETTINGS, elmo=small_weights["char"], elmo_trainable=True, tune_epochs=2, dropout=0.3)
@@ -225,6 +226,7 @@ def test_resumed_training_is_the_same(tmp_path, small_weights, stop):
 
     with pytest.raises(KeyboardInterrupt):
         train(settings=settings, save_dir=tmp_path / "m", progress=interrupt)
+    assert "resume" in messages()
     with pytest.raises(UserError, match="lr was"):
         train(settings=replace(settings, lr=0.1), save_dir=tmp_path / "m", resume=True)
     resumed, whole = train(settings=settings, save_dir=tmp_path / "m", resume=True), train(settings=settings)
@@ -256,6 +258,7 @@ def test_scores_are_scikit_learns():
     score = Score(labels, probabilities, ["a", "b", 3])
     assert score.auc == pytest.approx(metrics.roc_auc_score(labels, probabilities, multi_class="ovr"))
     assert score.to_dict()["macro_f1"] == metrics.f1_score(labels, probabilities.argmax(axis=1), average="macro")
+    assert np.trace(score.to_dict()["confusion"]) / 50 == pytest.approx(score.accuracy)
     assert "3" in score.table() and set(score.to_dict()["classes"]) == {"a", "b", "3"}
     assert Score(labels[:1] * 0, probabilities[:1], ["a", "b"]).auc == 0
 

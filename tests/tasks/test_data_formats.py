@@ -6,6 +6,7 @@ import re
 import pytest
 from project import PROJECT
 
+from elmo_core.messages import UserError
 from elmo_tasks import ClassifierSettings, TaggerSettings
 from elmo_tasks.classification.data import TextReader
 from elmo_tasks.reading.data import read_passages
@@ -42,6 +43,15 @@ def test_the_examples_of_the_page_are_read(page, tmp_path):
         for content in contents[1:]:
             assert content == contents[0], section.partition("\n")[0]
     assert next(n) > 15
+
+
+def test_tables_of_tokens(tmp_path):
+    for name, header in ("a.tsv", "Token\tner_tags\n"), ("b.tsv", ""), ("c.txt", "word\tlabel\n"):
+        (tmp_path / name).write_text(f"{header}Ann\tB-PER\nran\tO\n", encoding="utf-8")
+        assert [(s.tokens, s.labels) for s in sentences("")(tmp_path / name)] == [(["Ann", "ran"], ["B-PER", "O"])]
+    (tmp_path / "a.csv").write_text("token,label\nAnn,B-PER\n", encoding="utf-8")
+    with pytest.raises(UserError, match="CSV"):
+        sentences("")(tmp_path / "a.csv")
 
 
 def test_the_converters_of_the_page(tmp_path):

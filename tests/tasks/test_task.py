@@ -2,6 +2,7 @@
 
 import pickle
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import convert
+from elmo import ELMo
 from elmo_core.messages import UserError
 from elmo_tasks import Classifier, Tagger, TaggerSettings, ready
 from elmo_tasks import task as tasks
@@ -61,6 +63,7 @@ def test_settings_are_checked():
             TaggerSettings(**wrong)
     with pytest.raises(TypeError, match="TaggerSettings"):
         Tagger.train([["a"]], [["X"]], settings={"epochs": 1})
+    assert TaggerSettings(lr=np.float64(0.1), epochs=np.int64(30)).changed() == {"lr": 0.1}  # of a search over arrays
     assert TaggerSettings(lr=0.1).changed() == {"lr": 0.1} and TrainingSettings().seed == 2020
 
 
@@ -114,11 +117,14 @@ def test_resumed_training_is_the_same(tmp_path, messages):
         assert "resume" in messages()
         with pytest.raises(UserError, match="resume"):
             train(save_dir=tmp_path / str(stop))
-        for changes in ({"settings": replace(SETTINGS, lr=0.1)}, {"dev": (SENTENCES[:3], LABELS[:3])}):
-            with pytest.raises(UserError, match=r"lr was|dev data"):
+        (tmp_path / str(stop) / "notes.txt").write_text("mine", encoding="utf-8")
+        few = SENTENCES[:3], LABELS[:3]
+        for changes in ({"settings": replace(SETTINGS, lr=0.1)}, {"dev": few}, {"test": few}):
+            with pytest.raises(UserError, match=r"lr was|dev data|test data"):
                 train(save_dir=tmp_path / str(stop), resume=True, **changes)
         assert_same(train(save_dir=tmp_path / str(stop), resume=True), whole)
         assert not list((tmp_path / str(stop)).glob("training*"))
+        assert (tmp_path / str(stop) / "notes.txt").read_text(encoding="utf-8") == "mine"
     assert_same(train(save_dir=tmp_path / "whole", resume=True), whole)  # which is finished
     with pytest.raises(UserError, match="seed"):
         train(save_dir=tmp_path / "whole", resume=True, settings=replace(SETTINGS, seed=3))
@@ -201,6 +207,22 @@ def test_tables():
     assert tagger.evaluate(rows)["f1"] == tagger.scores["dev"]["f1"]
     with pytest.raises(UserError, match="columns"):
         train(rows, None, dev=rows)
+    with pytest.raises(TypeError, match="expected a list"):
+        tagger.predict({"words": SENTENCES})
+
+
+def test_word_vectors_that_have_changed_are_not_resumed(tmp_path):
+    settings = replace(SETTINGS, word_vectors=tmp_path / "v.txt")
+    for value, word in (1, None), (2, "word vectors was"):
+        (tmp_path / "v.txt").write_text(f"1 2\nAnna {value} 2\n", encoding="utf-8")
+        with pytest.raises(UserError, match=word) if word else nullcontext():
+            train(settings=settings, save_dir=tmp_path / "t", resume=True)
+
+
+@pytest.mark.parametrize("options", [{"layers": "mix"}, {"layers": "concat", "pool": "mean"}])
+def test_a_layer_that_the_settings_do_not_describe(small_weights, options):
+    with pytest.raises(UserError, match="layers='concat'"):
+        train(settings=replace(SETTINGS, elmo=ELMo(small_weights["char"], 0, dropout=0.0, **options)))
 
 
 def test_without_epochs(tmp_path):
