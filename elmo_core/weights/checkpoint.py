@@ -176,7 +176,8 @@ def _available(run: Path) -> str:
     if available := [*map(str, steps(run)), *read_names(run)]:
         return f"{run} has {join_names(available)}"
     folders = sorted({str(path.parent) for name in (WEIGHTS, NAMES) for path in run.glob(f"*/{name}")})
-    return f"There are models in {join_names(folders)}" if folders else f"{run} has none"
+    none = f"{run.resolve()} has none; convert.py list shows those with a name"
+    return f"There are models in {join_names(folders)}" if folders else none
 
 
 def check_shapes(expected: Mapping[str, Sequence[int]], weights: Mapping[str, np.ndarray], source: str) -> None:
