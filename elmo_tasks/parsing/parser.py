@@ -10,7 +10,7 @@ import numpy as np
 
 from elmo_core.checks import check_sentence
 from elmo_core.machine.runtime import paddle
-from elmo_core.messages import join_names, log
+from elmo_core.messages import UserError, join_names, log
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.inputs import Rows
@@ -45,6 +45,8 @@ class Parser(Task[ParserSettings]):
         data = with_dev(data, settings)
         train = data["train"]
         parts = {name: sorted({x for tree in train for x in getattr(tree, name)}) for name in ("labels", "tags")}
+        if settings.with_tags and parts["tags"] == ["_"]:
+            raise UserError("`with_tags`: UPOS is _ in all of the training data, expected parts of speech.")
         parts["words"] = Vocabulary.frequent(token for tree in train for token in tree.tokens).words
         where = {label: tree.where for trees in data.values() for tree in reversed(trees) for label in tree.labels}
         if unknown := [f"{label} ({where[label]})" for label in sorted(where.keys() - set(parts["labels"]))]:

@@ -138,6 +138,9 @@ def test_a_parser_learns_is_moved_and_parses_raw_text(treebank, checkpoints, tmp
     assert xml.etree.ElementTree.fromstring(one.to_svg()).tag.endswith("svg") and one.to_svg().count("<path") == 3
     with pytest.raises(TypeError, match="found list"):
         Parser.train([treebank])
+    (tmp_path / "untagged.conllu").write_text("1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n\n" * 2, encoding="utf-8")
+    with pytest.raises(UserError, match="with_tags"):
+        Parser.train(tmp_path / "untagged.conllu", settings=settings)
 
 
 def test_an_untrained_parser_predicts_trees_with_one_root(treebank):
