@@ -373,7 +373,7 @@ class Task(Generic[S]):
                     (new / CARD).write_text(self.card(), encoding="utf-8")
                 files = sorted(path.relative_to(new).as_posix() for path in new.rglob("*") if path.is_file())
                 disk.write_json(new / CONFIG, {**values, "files": [*files, CONFIG]}, indent=1, ensure_ascii=False)
-                for file in foreign_files(folder, self.name):
+                for file in {*foreign_files(folder, self.name)} - {*files, CONFIG}:
                     (new / file).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy2(folder / file, new / file)
                 if folder.exists():
