@@ -52,7 +52,7 @@ def bar(items: Iterable | None, shown: bool, **options: Any) -> Any:
     """Return a bar, of items if there are any, for a terminal or a notebook. It appears if it takes longer than 2 s."""
     from tqdm.auto import tqdm  # takes a while
 
-    is_watched = "ipykernel" in sys.modules or sys.stderr.isatty()
+    is_watched = "ipykernel" in sys.modules or (sys.stderr and sys.stderr.isatty())  # None: closed, by `2>&-`
     return tqdm(items, disable=not (shown and is_watched), delay=2, **options)
 
 

@@ -204,11 +204,11 @@ class PretrainedELMo:
         """Build a layer without mixes or dropout. options: of `elmo.ELMo`."""
         is_copied = self.layer and settings.elmo_trainable  # the user's own layer stays as it is
         bilm = elmo.make_bilm(self.bilm.config, elmo.weights_of(self.bilm)) if is_copied else self.bilm
-        made = elmo.ELMo((bilm, self.vocabulary), 0, dropout=0.0, layers=settings.layers, **options)
+        layer = elmo.ELMo((bilm, self.vocabulary), 0, dropout=0.0, layers=settings.layers, **options)
         if not self.layer or is_copied:
-            return made
-        if self.layer.choice != made.choice or self.layer.pool not in (None, made.pool):
-            expected = f"ELMo(..., layers={settings.layers!r}, pool={made.pool!r})"
+            return layer
+        if self.layer.choice != layer.choice or self.layer.pool not in (None, layer.pool):
+            expected = f"ELMo(..., layers={settings.layers!r}, pool={layer.pool!r})"
             raise UserError(f"`elmo` is a layer of {self.layer.choice}, pool={self.layer.pool!r}, expected {expected}.")
         return self.layer
 

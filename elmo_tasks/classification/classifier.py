@@ -109,7 +109,6 @@ class Classifier(Task[ClassifierSettings]):
 
     @cached_property
     def label_ids(self) -> dict[Label, int]:
-        """The number of each class; of an integer, also as the string that a file has, or the other way round."""
         return label_ids(self.classes)
 
     def score(self, texts: Any, labels: Iterable[Label] | None = None) -> float:
@@ -154,6 +153,7 @@ class Classifier(Task[ClassifierSettings]):
 
 
 def label_ids(labels: Sequence[Label]) -> dict[Label, int]:
+    """The number of each label, also of an integer as a string, or of such a string as an integer."""
     numbers = {label: k for k, label in enumerate(labels)}
     as_strings = {str(label): k for label, k in numbers.items()}
     return {**{int(label): k for label, k in as_strings.items() if label.isdecimal()}, **as_strings, **numbers}

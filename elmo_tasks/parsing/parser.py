@@ -119,5 +119,5 @@ class Parser(Task[ParserSettings]):
         sentences, copies = tee(sentences)
         trees = self.predictions((sentence for sentence in copies if sentence.tokens), window)
         for sentence in sentences:
-            given = {"lines": sentence.lines, "offsets": sentence.offsets, "text": sentence.text}
-            yield replace(next(trees), **given) if sentence.tokens else sentence
+            source = {"lines": sentence.lines, "offsets": sentence.offsets, "text": sentence.text}
+            yield replace(next(trees), **source) if sentence.tokens else sentence

@@ -1,5 +1,6 @@
 """Threads, device and errors, in a fresh Python if importing Paddle matters."""
 
+import io
 import os
 import shlex
 import subprocess
@@ -14,7 +15,7 @@ from runs import PROJECT, fresh_python
 
 from elmo_core.machine import products, runtime, versions
 from elmo_core.machine.runtime import paddle, run_in_parallel
-from elmo_core.messages import UserError
+from elmo_core.messages import UserError, bar
 
 
 @pytest.mark.parametrize(("quota", "cores"), [("max", 8), ("250000", 2), ("20000", 1), ("", 8)])
@@ -288,3 +289,13 @@ def test_scores_and_cpus_do_without_tf32(monkeypatch):
     monkeypatch.undo()
     runtime.set_device("cpu")
     assert not core.get_cublas_switch() and not core.get_cudnn_switch()
+
+
+@pytest.mark.parametrize("terminal", [None, False, True])
+def test_bars_are_for_terminals(monkeypatch, terminal):
+    stream = None if terminal is None else io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    if stream is not None:
+        stream.isatty = lambda: terminal
+    assert bar(None, True).disable == (not terminal) and bar(None, False).disable
+    assert list(bar([1, 2], True)) == [1, 2] and not (stream and stream.getvalue())  # it was quick
