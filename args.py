@@ -50,7 +50,7 @@ class _Parser(argparse.ArgumentParser):
         if self.default_command and (not args or args[0].startswith("-")) and args[:1] not in (["-h"], ["--help"]):
             args.insert(0, self.default_command)
         for arg in [] if self._subparsers else args:  # a command's parser checks its own
-            if not arg or (arg.startswith("--") and arg.endswith("=")):  # such as an unset variable of the shell
+            if not arg or re.fullmatch(r"--\w+=", arg):  # such as an unset variable of the shell
                 self.error(f"{arg.rstrip('=') or 'an argument'} is empty")
         if not self._subparsers:
             _flags.update({action.dest: action.option_strings[0] for action in self._actions if action.option_strings})
@@ -174,17 +174,12 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     text = "character CNN filters as width:number, e.g. 1:32,2:64"
     group.add_argument("--filters", type=_filters, metavar="W:N,...", help=text)
     add_settings(group, ELMoConfig)
-    group.set_defaults(**dict.fromkeys(_model_fields()))
+    group.set_defaults(**dict.fromkeys(field.name for field in dataclasses.fields(ELMoConfig)))
 
 
 def model_changes(args: argparse.Namespace) -> dict:
     """Return the fields of `ELMoConfig` that the user gave, which replace the preset's."""
-    return {name: getattr(args, name) for name in _model_fields() if getattr(args, name) is not None}
-
-
-def _model_fields() -> list[str]:
-    names = [field.name for field in dataclasses.fields(ELMoConfig) if field.metadata.get("help")]
-    return [*names, "filters"]
+    return {name: value for name, value in options(ELMoConfig, args).items() if value is not None}
 
 
 def options(function: Callable, args: argparse.Namespace) -> dict:

@@ -101,10 +101,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     is_perplexity = corpus and not (args.per_token or args.per_sentence)
     if ranks.size > 1 and not is_perplexity:
         raise UserError(f"{ranks.size} processes: several compute only the perplexity. Start a single one.")
-    inputs = [args.pairs, args.regions, *(path for texts in (corpus, baselines) if texts for path in texts.paths)]
-    inputs += model_files.resolve_name(args.init_from_ckpt).iterdir()
+    files = [args.pairs, args.regions, args.vocab_file, args.user_dict]
+    files += [path for texts in (corpus, baselines) if texts for path in texts.paths]
+    files += model_files.resolve_name(args.init_from_ckpt).iterdir()
     for name in ("per_token", "per_sentence", "output"):
-        disk.check_output(f"--{name}", getattr(args, name), *inputs)
+        disk.check_output(f"--{name}", getattr(args, name), *files)
+        files.append(getattr(args, name))
     bilm, vocabulary = elmo.load_bilm(args.init_from_ckpt, softmax=True)
     if args.vocab_file:
         check_vocabulary(args.vocab_file, Vocabulary.from_file(args.vocab_file), args.init_from_ckpt, vocabulary)

@@ -4,15 +4,13 @@ import argparse
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from args import FILE, add, add_settings
+from args import FILE, add, add_settings, options
 from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_tasks.settings import Settings
 from elmo_tasks.task import Task
-
-SettingsType = TypeVar("SettingsType", bound=Settings)
 
 
 def add_commands(
@@ -40,7 +38,7 @@ def add_train(parser: argparse.ArgumentParser, settings: type[Settings], content
     data = parser.add_argument_group("data")
     data.add_argument("--train_file", **FILE, required=required, help=f"training data: {content}")
     held_out = "dev set, which selects the best epoch (default: a tenth of --train_file)"
-    data.add_argument("--dev_file", **FILE, help=held_out)
+    data.add_argument("--dev_file", dest="dev", **FILE, help=held_out)
     data.add_argument("--test_file", **FILE, help="test set, on which the best epoch is scored")
     add(data, "save_dir", required=required)
     add(data, "overwrite", "resume", "json")
@@ -61,23 +59,18 @@ def run(args: argparse.Namespace, task: type[Task], **commands: Callable) -> Non
     """Train, or run another command with the trained model. commands: those that differ from the usual ones."""
     if getattr(args, "input", None):
         disk.check_input(args.input, "the data to predict", "--input")
-    inputs = [value for name, value in vars(args).items() if isinstance(value, Path) and name != "json"]
+    inputs = [Path(value) for name, value in vars(args).items() if isinstance(value, str | Path) and name != "json"]
     disk.check_output("--json", getattr(args, "json", None), *inputs)
     runtime.set_device(args.device)
     command = {"train": train, "evaluate": evaluate, **commands}[args.command]
     command(args, task if args.command == "train" else task(args.model_dir, args.device, args.precision))
 
 
-def settings_of(args: argparse.Namespace, settings: type[SettingsType]) -> SettingsType:
-    """Make the settings of the flags."""
-    return settings(**{field.name: getattr(args, field.name) for field in dataclasses.fields(settings)})
-
-
 def train(args: argparse.Namespace, task: type[Task], data: Any = None, test: Any = None) -> None:
-    """Train; print the scores, and write --json. data, test: instead of the files."""
-    options = {name: getattr(args, name) for name in ("save_dir", "overwrite", "resume", "device")}
-    options |= {"dev": args.dev_file, "test": test or args.test_file, "settings": settings_of(args, task.settings_type)}
-    trained = task.train(data or args.train_file, **options)
+    """Train; print the scores, and write --json. data, test: if no files are given."""
+    given = {name: getattr(args, name) for name in ("dev", "save_dir", "overwrite", "resume", "device")}
+    settings = task.settings_type(**options(task.settings_type.__init__, args))
+    trained = task.train(data or args.train_file, **given, test=args.test_file or test, settings=settings)
     for part, summary in trained.scores["summary"].items():
         epoch = f", epoch {trained.scores['epoch']}" if part == "dev" else ""
         print(f"== {part}{epoch}: {summary.strip()}")

@@ -24,7 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import args as arguments
 import script
-import task_flags
 from elmo import ELMo
 from elmo_core.files import disk
 from elmo_core.messages import UserError, log
@@ -57,7 +56,7 @@ def main() -> None:
         searched = {name: getattr(args, name) for name in SEARCHED}
         vars(args).update({name: values[0] for name, values in searched.items()})
         args.elmo = None if args.elmo == "none" else args.elmo
-        run(args, task_flags.settings_of(args, ClassifierSettings), searched)
+        run(args, ClassifierSettings(**arguments.options(ClassifierSettings.__init__, args)), searched)
     print("\n".join(report(args.runs, args.against)))
 
 

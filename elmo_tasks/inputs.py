@@ -24,8 +24,7 @@ from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError
 from elmo_core.network.char_cnn import CharCNN
-from elmo_core.text.characters import CharTable
-from elmo_core.text.tokens import UNK_ID, Tokens, Vocabulary, pad_rows
+from elmo_core.text.tokens import UNK_ID, Vocabulary, pad_rows, token_batch
 from elmo_core.weights import model_files, published
 from elmo_tasks.settings import ELMoSettings
 
@@ -169,12 +168,8 @@ class LearntCharacters(nn.Layer):
         self.cnn = CharCNN(CHAR_CNN)
 
     def forward(self, rows: Rows) -> paddle.Tensor:
-        row_of: dict[str, int] = {}
-        numbers = [[row_of.setdefault(token, len(row_of)) for token in row] for row in rows.tokens]
-        table = CharTable(row_of)
-        order = np.argsort(table.lengths, kind="stable")
-        features = self.cnn(Tokens(table.rows(order), table.lengths[order].astype(np.int32)))  # (N, D)
-        return rows.gathered(features, np.argsort(order)[rows.padded(numbers)])
+        batch = token_batch(rows.tokens)
+        return rows.gathered(self.cnn(batch.tokens), batch.index[:, 1 : 1 + rows.steps])
 
 
 @dataclass
@@ -261,7 +256,7 @@ class TokenInputs(nn.Layer):
         self.characters = LearntCharacters() if settings.char_cnn else None
         self.dim += CHAR_CNN.projection_dim * settings.char_cnn
         self.statistics = nn.LayerList(_Statistics(*size) for size in sizes if standardised)
-        if not self.dim and not self.elmo:
+        if not self.dim:
             raise UserError("the network has no input. Set `elmo`, `word_vectors`, `word_dim` or `char_cnn`.")
 
     def cache(self, rows: Iterable[Rows], progress: bool) -> None:

@@ -10,7 +10,6 @@ Each file may also end in .gz. A record is a dictionary, with its position, whic
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,20 +52,24 @@ def read_records(
 
 def _read_values(path: Path, is_one: bool) -> Iterator[tuple[str, Any]]:
     """Yield the items of an array or, unless the whole file is one value, the values of lines."""
-    lines = read_lines(path)
+    lines, as_one = read_lines(path), ""
     if is_one:
         lines = list(lines)
-        with suppress(ValueError):  # an object per line, in a file that is called .json
+        try:
             value = parse_json("\n".join(lines))
             items = enumerate(value if isinstance(value, list) else [value], 1)
             yield from ((f"{path}: object {k}", item) for k, item in items)
             return
+        except ValueError as error:  # an object per line, in a file that is called .json
+            as_one = f" or one array or object ({error})"
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
                 yield f"{path}:{number}", parse_json(line)
             except ValueError as error:
-                raise UserError(f"{path}:{number}: invalid JSON ({error}), expected an object per line.") from error
+                raise UserError(
+                    f"{path}:{number}: invalid JSON ({error}), expected an object per line{as_one}."
+                ) from error
 
 
 def _read_table(path: Path, names: Sequence[str] | None, unnamed: Sequence[str]) -> Iterator[Record]:
@@ -78,11 +81,11 @@ def _read_table(path: Path, names: Sequence[str] | None, unnamed: Sequence[str])
             raise UserError(f"{where}: found the header {first}, expected names that differ.")
     elif first:
         header = list(unnamed[: len(first)] if len(first) <= len(unnamed) else map(str, range(len(first))))
-        yield where, dict(zip(header, first, strict=True))
+        yield where, dict(zip(header, map(str.strip, first), strict=True))
     for where, row in rows:
         if len(row) != len(header):
             raise UserError(f"{where}: found {len(row)} columns, {row!r:.60}, but {len(header)} in the first line.")
-        yield where, dict(zip(header, row, strict=True))
+        yield where, dict(zip(header, map(str.strip, row), strict=True))
 
 
 def _rows(path: Path, is_tsv: bool) -> Iterator[tuple[str, list[str]]]:
@@ -114,10 +117,10 @@ def value_of(record: Mapping[str, Any], column: str, where: str) -> Any:
     if column in record:
         return record[column]
     for name, value in record.items():
-        if isinstance(name, str) and name.lower() == column.lower():
+        if str(name).lower() == column.lower():
             return value
     found = ", ".join(map(str, record))
-    raise UserError(f"{where}: there is no {column!r}. Found {found:.80}. Set `columns` to the names.")
+    raise UserError(f"{where}: there is no {column!r}. Found {found:.80}. In training, `columns` names them.")
 
 
 def check_label(value: Any, where: str) -> Label:
@@ -127,10 +130,18 @@ def check_label(value: Any, where: str) -> Label:
     if isinstance(value, float) and value.is_integer():  # pandas makes floats of integers
         value = int(value)
     if isinstance(value, str) and value.strip():
-        return check_text(value.strip(), where)
+        return check_text(value, where)
     if isinstance(value, int):
         return value
     raise UserError(f"{where}: the label is {describe(value)}, expected a string, an integer or a boolean.")
+
+
+def label_ids(labels: Sequence[Label]) -> dict[Label, int]:
+    """The number of each label, also of an integer as a string, or of such a string as an integer."""
+    numbers = {label: k for k, label in enumerate(labels)}
+    as_strings = {str(label): k for label, k in numbers.items()}
+    as_integers = {int(label): k for label, k in as_strings.items() if label.removeprefix("-").isdecimal()}
+    return {**as_integers, **as_strings, **numbers}
 
 
 def distinct_labels(labels: Iterable[Label]) -> list[Label]:

@@ -72,9 +72,10 @@ class ELMoSettings(Settings):
     elmo: "str | Path | ELMo | None" = setting(
         None, "ELMo: a checkpoint or a model's name", of=object, group="ELMo", flag="init_from_ckpt", metavar="CKPT"
     )
-    layers: str = setting(
+    layers: str | int = setting(
         "concat",
         "ELMo's layers: concat or mix, of all layers or of some, as in concat:0,1; average; top; or a layer's number",
+        of=(str, int),
         needs="elmo",
         group="ELMo",
         metavar="L",

@@ -43,7 +43,7 @@ from elmo_tasks.inputs import BILM, FileVectors, PretrainedELMo, Rows, TokenInpu
 from elmo_tasks.ready import ready_made
 from elmo_tasks.records import is_table
 from elmo_tasks.settings import Settings
-from elmo_tasks.trainer import STATE, Progress, check_identity, fit, hold_out, training_identity
+from elmo_tasks.trainer import STATE, Progress, check_identity, digest, fit, hold_out, training_identity
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -234,7 +234,7 @@ class Task(Generic[S]):
         if self.pretrained is None:
             log.info("training without ELMo")
         with runtime.on_device(self.device):
-            self.identity = training_identity(self, data)
+            self.identity = training_identity(self, data) if folder else None
             if resume and folder and (folder / CONFIG).exists() and not list(folder.glob(STATE.format("*"))):
                 finished = type(self)(folder, self.device, self.precision)
                 check_identity(folder, finished.identity or {}, self.identity)
@@ -367,12 +367,14 @@ class Task(Generic[S]):
                     bilm = self.pretrained.bilm
                     checkpoint.save_model(new / ELMO, bilm.config, elmo.weights_of(bilm), self.pretrained.vocabulary)
                 write_tensors(new / WEIGHTS, tensors)
-                if (folder / CARD).exists():
-                    shutil.copyfile(folder / CARD, new / CARD)
+                card, before = self.card().encode("utf-8"), (read_config(folder) or {}).get("card")
+                if (folder / CARD).exists() and digest([(folder / CARD).read_bytes()]) != before:
+                    shutil.copyfile(folder / CARD, new / CARD)  # a user's own
                 else:
-                    (new / CARD).write_text(self.card(), encoding="utf-8")
+                    (new / CARD).write_bytes(card)
                 files = sorted(path.relative_to(new).as_posix() for path in new.rglob("*") if path.is_file())
-                disk.write_json(new / CONFIG, {**values, "files": [*files, CONFIG]}, indent=1, ensure_ascii=False)
+                values |= {"card": digest([card]), "files": [*files, CONFIG]}
+                disk.write_json(new / CONFIG, values, indent=1, ensure_ascii=False)
                 for file in {*foreign_files(folder, self.name)} - {*files, CONFIG}:
                     (new / file).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy2(folder / file, new / file)
@@ -462,7 +464,7 @@ def check_folder(folder: Path, name: str, overwrite: bool, resume: bool = False)
     disk.check_output("`save_dir`", folder / CONFIG)
     states, is_model = any(folder.glob(STATE.format("*"))), (folder / CONFIG).exists()
     others = foreign_files(folder, name)
-    if others and not (resume and states):
+    if others and not (resume and (states or is_model)):
         raise UserError(f"`save_dir` {folder} holds {join_names(others, 3)}, of no {name}. {advice}")
     if (states or is_model) and not overwrite and not resume:
         what = "an interrupted training: continue it with `resume=True`" if states else f"a {name}"

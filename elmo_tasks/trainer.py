@@ -112,7 +112,7 @@ def learning_rate(settings: TrainingSettings, share: float) -> float:
     """The learning rate when a share of the training is done."""
     warmup, final = settings.warmup, settings.final_lr
     if share < warmup:
-        return settings.lr * max(share, 0.01) / warmup
+        return settings.lr * min(1, max(share, 0.01) / warmup)
     return settings.lr * (final + (1 - final) * (1 - share) / (1 - warmup))
 
 
@@ -228,7 +228,7 @@ def training_identity(task: Task, data: Mapping[str, Sequence[Any]]) -> dict[str
     sources = {f"{name} data": (repr(example).encode() for example in part) for name, part in data.items()}
     sources["ELMo's weights"] = (weight.numpy() for weight in weights)
     sources["word vectors"] = [task.vectors.table, *map(str.encode, task.vectors.words)] if task.vectors else ()
-    digests = {name: _digest(parts) for name, parts in sources.items()}
+    digests = {name: digest(parts) for name, parts in sources.items()}
     return json.loads(json.dumps({**task.settings.to_dict(), **digests}))
 
 
@@ -239,11 +239,11 @@ def check_identity(folder: Path, before: dict[str, Any], now: dict[str, Any]) ->
         raise UserError(f"`resume`: {found}. Use the same, or start again without `resume`, with `overwrite=True`.")
 
 
-def _digest(parts: Iterable[Any]) -> str:
-    digest = sha1()
+def digest(parts: Iterable[Any]) -> str:
+    value = sha1()
     for part in parts:
-        digest.update(part)
-    return digest.hexdigest()
+        value.update(part)
+    return value.hexdigest()
 
 
 def _numpy(tensors: dict[str, paddle.Tensor]) -> dict[str, np.ndarray]:

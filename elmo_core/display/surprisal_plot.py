@@ -12,8 +12,8 @@ from elmo_core.messages import UserError, log
 from elmo_core.network.surprisal import Surprisals
 from elmo_core.text.tokens import BOS
 
-CHINESE_FONTS = "Noto Sans CJK SC, Noto Sans CJK JP, WenQuanYi Zen Hei, WenQuanYi Micro Hei, Microsoft YaHei, SimHei, "
-CHINESE_FONTS += "PingFang SC, Heiti TC"
+CHINESE_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei")
+CHINESE_FONTS += ("Microsoft YaHei", "SimHei", "PingFang SC", "Heiti TC")
 DPI = 110
 DARKEST = 16  # bits
 BLUE = "#0072b2"
@@ -37,7 +37,7 @@ def plot_surprisal(path: str | Path, sentences: Sequence[Surprisals]) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    families = ["DejaVu Sans", *(name for name in CHINESE_FONTS.split(", ") if name in installed)]
+    families = ["DejaVu Sans", *(name for name in CHINESE_FONTS if name in installed)]
     settings = {"font.family": families, "text.parse_math": False}
     with matplotlib.rc_context(settings), warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("always", "Glyph")

@@ -67,17 +67,12 @@ class EncodedBatch:
         """Return each layer (B, T, 2P), zero at padding, or its means (B, 2P), and the mask (B, T)."""
         *indices, mask = self.packing.token_indices(self.n_tokens)
         mask = to_tensor(mask).astype(self.layers[0][0].dtype)
-        if pooled:
-            tokens = np.flatnonzero(self.packing.step >= 1)
-            rows = self.packing.row[tokens]
-            weights = np.zeros((len(self.n_tokens), len(self.packing.row)), np.float32)  # (B, M)
-            weights[rows, tokens] = 1 / np.maximum(self.n_tokens, 1)[rows]
-            weights = to_tensor(weights)
-            return [paddle.concat([weights @ side for side in pair], axis=1) for pair in self.layers], mask
         indices, layers = [to_tensor(index.ravel()) for index in indices], []
         for pair in self.layers:
             layer = paddle.concat([paddle.gather(x, index) for x, index in zip(pair, indices, strict=True)], axis=1)
             layers.append(layer.reshape([*mask.shape, -1]) * mask.unsqueeze(-1))
+        if pooled:
+            layers = [layer.sum(axis=1) / mask.sum(axis=1, keepdim=True).clip(1) for layer in layers]
         return layers, mask
 
     def arrays(self, dtype: str, pool: str | None) -> list[np.ndarray]:

@@ -50,23 +50,10 @@ def map_state(function: Callable, *states: BiLMState) -> BiLMState:
     return [[tuple(map(function, *sides)) for sides in zip(*pairs, strict=True)] for pairs in zip(*states, strict=True)]
 
 
-class Dense(NamedTuple):
-    """The input of each entry."""
-
-    x: paddle.Tensor  # packed (M, P)
-
-
-class Indexed(NamedTuple):
-    """Vectors that are multiplied with W_x in one product before the loop, and the vector that each entry reads."""
-
-    x: paddle.Tensor  # (N, P)
-    index: paddle.Tensor  # (M,)
-
-
 class LayerInput(NamedTuple):
     """The input, initial state and weights of one direction of a layer, or the gradients with respect to them."""
 
-    x: paddle.Tensor  # (M, P) or (N, P), see Dense and Indexed
+    x: paddle.Tensor  # (M, P) or (N, P), see _prepare
     h: paddle.Tensor  # (B, P)
     c: paddle.Tensor  # (B, H)
     input_weight: paddle.Tensor  # (P, 4H)
@@ -177,7 +164,7 @@ def run_layer(
     training = paddle.is_grad_enabled() and not all(tensor.stop_gradient for tensor in _flatten(tensors))
     width = 4 * config.cell_dim
     prepared = [_prepare(x, index, batch_sizes, width, training) for x, index in zip(inputs, indices, strict=True)]
-    runs = [_FusedDirection(config, batch_sizes, x, t) for x, t in zip(prepared, tensors, strict=True)]
+    runs = [_FusedDirection(config, batch_sizes, *x, t) for x, t in zip(prepared, tensors, strict=True)]
     if not training:
         return run_in_parallel([partial(run.forward, training) for run in runs])
     return _layer_outputs(LayerFunction.apply(runs, *_flatten(run.tensors for run in runs)))
@@ -219,16 +206,19 @@ def _clip(x: paddle.Tensor, limit: float) -> paddle.Tensor:
 
 def _prepare(
     x: paddle.Tensor, index: paddle.Tensor | None, batch_sizes: list[int], width: int, training: bool
-) -> Dense | Indexed:
-    """Choose whether the compiled loops multiply the input with W_x, of `width` columns, before the loop or in it."""
+) -> tuple[paddle.Tensor, paddle.Tensor | None]:
+    """Choose whether the compiled loops multiply the input with W_x, of `width` columns, before the loop or in it.
+
+    Returns, for before, vectors (N, P), and the one that each entry reads (M,); for in it, the entries' (M, P), and None.
+    """
     if index is not None:
         if training or len(x) * width <= MAX_GATE_ELEMENTS:
-            return Indexed(x, index)
+            return x, index
         x = paddle.gather(x, index)
     rows = len(x)
     # few rows: reading W_x in one product, not in each step, saves time
     few = rows < 4 * len(batch_sizes) and rows * width <= MAX_GATE_ELEMENTS and not training
-    return Indexed(x, paddle.arange(rows)) if few else Dense(x)
+    return x, paddle.arange(rows) if few else None
 
 
 class LayerFunction(paddle.autograd.PyLayer):
@@ -259,9 +249,8 @@ def _layer_outputs(tensors: Sequence[paddle.Tensor]) -> list[LayerOutput]:
 class _FusedDirection:
     """One direction of a layer over one batch, run by the compiled loops; keeps what backward needs."""
 
-    def __init__(self, config: ELMoConfig, batch_sizes: list[int], x: Dense | Indexed, tensors: LayerInput):
-        self.config, self.batch_sizes, self.tensors = config, batch_sizes, tensors._replace(x=x.x)
-        self.index = x.index if isinstance(x, Indexed) else None
+    def __init__(self, config, batch_sizes: list[int], x, index: paddle.Tensor | None, tensors: LayerInput):
+        self.config, self.batch_sizes, self.index, self.tensors = config, batch_sizes, index, tensors._replace(x=x)
         H, P = tensors.projection_weight.shape
         self.shared = {"steps": len(batch_sizes), "batch_sizes": batch_sizes, "P": P, "H": H}  # by both kernels
         self.shared |= {"cell_clip": config.cell_clip or math.inf, "proj_clip": config.proj_clip or math.inf}

@@ -24,13 +24,13 @@ def token_offsets(tokens: Sequence[str], text: str) -> np.ndarray:
 
     Characters that the tokeniser replaced (“ by ", … by three stops, invisible ones by nothing) are included.
     """
-    if not tokens:
-        return np.zeros((0, 2), np.int64)
     if "".join(tokens) == "".join(text.split()):
         pieces = [(k, k + 1, character) for k, character in enumerate(text) if not character.isspace()]
     else:
         pieces = [(begin, end, character) for begin, end, plain in _pieces(text) for character in plain]
         tokens = list(map(_plain, tokens))
+    if not "".join(tokens).strip():
+        return np.zeros((len(tokens), 2), np.int64)
     ranges = np.array([piece[:2] for piece in pieces] or [(0, 0)], np.int64)
     found = _align("".join(tokens), "".join(character for _, _, character in pieces))
     last = np.cumsum([len(token) for token in tokens]) - 1

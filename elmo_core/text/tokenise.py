@@ -96,13 +96,13 @@ ASCII_MARKS = str.maketrans(
     | {"…": "...", "‐": "-", "‑": "-", "_": " _ "}
 )
 DASH_IN_NUMBER = re.compile(r"(?<=\d)–(?=\d)")
-SPACED_DOTS = re.compile(r"\.(?: \.)+")
+SPACED_DOTS = re.compile(r"(?<!\.)\.(?: \.)+(?![.\w])")
 
 
 def english(paragraph: str) -> Iterator[list[str]]:
     """Yield the sentences of an English paragraph, each a list of tokens."""
     text = DASH_IN_NUMBER.sub("-", paragraph).replace("–", " - ").translate(ASCII_MARKS).replace("''", '"')
-    for sentence in split_english(SPACED_DOTS.sub("...", text)):
+    for sentence in split_english(SPACED_DOTS.sub(lambda dots: dots[0].replace(" ", ""), text)):
         yield tokenize_english(sentence)
 
 

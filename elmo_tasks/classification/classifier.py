@@ -16,7 +16,7 @@ from elmo_tasks.classification.data import Text, TextReader, as_text, hold_out, 
 from elmo_tasks.classification.network import Batch, ClassifierNetwork, ClassifierSettings
 from elmo_tasks.classification.score import Score
 from elmo_tasks.inputs import Rows
-from elmo_tasks.records import Label, distinct_labels
+from elmo_tasks.records import Label, distinct_labels, label_ids
 from elmo_tasks.task import Task, as_given, resolve_language, with_dev
 
 AnyText = str | tuple[str, str]  # or a pair
@@ -150,13 +150,6 @@ class Classifier(Task[ClassifierSettings]):
         if tokenise(text, self.tokeniser, self.settings.max_seq_len):
             _warn_once(f"Texts are cut after {self.settings.max_seq_len} tokens, as in training. This is logged once.")
         return text
-
-
-def label_ids(labels: Sequence[Label]) -> dict[Label, int]:
-    """The number of each label, also of an integer as a string, or of such a string as an integer."""
-    numbers = {label: k for k, label in enumerate(labels)}
-    as_strings = {str(label): k for label, k in numbers.items()}
-    return {**{int(label): k for label, k in as_strings.items() if label.isdecimal()}, **as_strings, **numbers}
 
 
 def make_parts(train: Sequence[Text], settings: ClassifierSettings) -> dict[str, Any]:

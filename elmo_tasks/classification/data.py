@@ -79,7 +79,7 @@ class TextReader:
         if "" in names:
             raise UserError(
                 f"{where}: found the columns {', '.join(map(str, record))!s:.80}, expected text and label and, of pairs, "
-                "text2. Set `columns` to their names or, of a .tsv without a header, numbers: TEXT,LABEL[,TEXT2]."
+                "text2. In training, `columns` names others: TEXT,LABEL[,TEXT2]; numbers if a .tsv has no header."
             )
         return names
 
@@ -92,7 +92,7 @@ def tokenise(text: Text, tokeniser: Tokeniser, maximum: int) -> bool:
 
 
 def hold_out(texts: Sequence[Text], seed: int) -> tuple[list[Text], list[Text]]:
-    """Split texts into a training set and a dev set, which is a tenth with texts of every class."""
+    """Split texts into a training set and a dev set, which is a tenth, each with the classes in proportion."""
     labels = [text.label for text in texts]
     size = max(ceil(HELD_OUT * len(texts)), len(set(labels)))
     try:

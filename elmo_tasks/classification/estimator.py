@@ -22,9 +22,8 @@ class ELMoClassifier(ClassifierMixin, BaseEstimator):
     """
 
     def __init__(self, *, elmo: Any = "en", device: str = "auto", **settings: Any):
-        self.device = device
-        for name, value in vars(ClassifierSettings(elmo=elmo, **settings)).items():
-            setattr(self, name, value)
+        given = {"elmo": elmo, **settings}
+        vars(self).update(vars(ClassifierSettings(**given)) | given, device=device)  # as they are given, for `clone`
 
     @classmethod
     def _get_param_names(cls) -> list[str]:

@@ -1,6 +1,6 @@
 """Heads: from a text's token vectors to one vector, which does not depend on the padding of its batch.
 
-Letters: B texts, T tokens, D dimensions of a token's vector, H dimensions of the result. An empty text gets zeros.
+Letters: B texts, T tokens, D dimensions of a token's vector, H dimensions of the result.
 """
 
 from elmo_core.machine.runtime import paddle

@@ -67,7 +67,7 @@ class Tree:
         for k, ((_, end), (begin, _)) in enumerate(pairwise(self.offsets)):
             misc[k] = f"SpaceAfter=No|{misc[k]}" if begin <= end else misc[k]
         for k, (token, last) in enumerate(zip(self.tokens, misc, strict=True), 1):
-            yield "\t".join([str(k), token, *"_" * 7, last])
+            yield "\t".join([str(k), re.sub(r"\s+", "_", token), *"_" * 7, last])
 
     def to_svg(self) -> str:
         """A picture of the arcs above the words."""

@@ -11,6 +11,7 @@ The passage does not answer a question with `is_impossible` or without answers.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +108,10 @@ def _question(value: Any, passage: str, where: str, faults: Counter, require_ans
     faults["questions without words"] += not text.strip()
     if not require_answers:
         return question
-    answers = [] if value.get("is_impossible") else _field(value, "answers", list | dict, where)
+    answers = [] if value.get("is_impossible") in (True,) else _field(value, "answers", list | dict, where)
     if isinstance(answers, dict):  # of Hugging Face; its arrays of NumPy become lists
         columns = [list(answers.get(name, ())) for name in ("text", "answer_start")]
-        answers = [{"text": text, "answer_start": start} for text, start in zip(*columns, strict=False)]
+        answers = [{"text": text, "answer_start": start} for text, start in zip_longest(*columns)]
     faults["questions without an answer"] += not answers
     for answer in answers:
         text, start = (answer.get(name) if isinstance(answer, dict) else None for name in ("text", "answer_start"))

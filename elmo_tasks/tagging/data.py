@@ -14,14 +14,15 @@ segmented  a sentence per line, as words with spaces between them; the character
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
+from operator import index
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from elmo_core.checks import check_sentence
+from elmo_core.checks import as_list, check_sentence
 from elmo_core.files import disk
 from elmo_core.messages import UserError, join_names, log
 from elmo_core.text.language import AUTO, recognise
@@ -30,7 +31,7 @@ from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks import records
-from elmo_tasks.records import Label, Record, check_label, check_text, value_of
+from elmo_tasks.records import Label, Record, check_label, check_text, label_ids, value_of
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.scheme import OUTSIDE
 from elmo_tasks.tagging.text import PieceSplitter
@@ -123,7 +124,7 @@ class SentenceReader:
             if not (-n <= token < n and -n <= label < n) or token % n == label % n:
                 raise UserError(f"{where}: found {line!r:.60}, expected a token in column {token}, a label in {label}.")
             tokens.append(re.sub(r"\s+", "_", columns[token].strip(" ")) or "_")
-            labels.append(check_label(columns[label], where))
+            labels.append(check_label(columns[label].strip(), where))
 
     def _tagged(self, line: str, where: str) -> Sentence:
         """The words of a line, split into pieces with labels in LAC's scheme."""
@@ -152,9 +153,12 @@ class SentenceReader:
                 spans = find_spans(record, text, [label] if label else SPAN_KEYS, where)
                 yield from label_tokens(text, spans, tokeniser, where, faults)
                 continue
-            tokens = check_sentence(value_of(record, token or "tokens", where), 0)
             key = label or next((key for key in LABEL_KEYS if key in record), "labels")
-            yield self._sentence(tokens, list(value_of(record, key, where)), where)
+            try:
+                tokens = check_sentence(value_of(record, token or "tokens", where), where)
+            except TypeError as error:
+                raise UserError(str(error)) from error
+            yield self._sentence(tokens, as_list(value_of(record, key, where)) or (), where)
         for fault, places in faults.items():
             log.warning(f"{fault}: {len(places):,}. The first: {places[0]}")
 
@@ -189,9 +193,9 @@ def find_spans(record: Mapping[str, Any], text: str, keys: Sequence[str], where:
 def _span(item: Any) -> CharSpan:
     if isinstance(item, dict):
         begin, end = ("start_offset", "end_offset") if "start_offset" in item else ("start", "end")
-        return item[begin], item[end], item["label"]
+        item = item[begin], item[end], item["label"]
     begin, end, label = item
-    return begin, end, label
+    return index(begin), index(end), label
 
 
 def label_tokens(
@@ -222,8 +226,11 @@ def label_tokens(
         faults["spans without a token, left out"] += missing
 
 
-def warn_about_labels(labels: Sequence[Label], sentences: Sequence[Sentence], name: str) -> None:
-    """Warn about labels that cannot be predicted."""
+def with_known_labels(labels: Sequence[Label], sentences: Sequence[Sentence], name: str) -> list[Sentence]:
+    """The sentences with labels as those of the training. Warn about others, which cannot be predicted."""
+    known = {label: labels[k] for label, k in label_ids(labels).items()}
+    sentences = [replace(sentence, labels=[known.get(x, x) for x in sentence.labels]) for sentence in sentences]
     if unknown := {label for sentence in sentences for label in sentence.labels}.difference(labels):
         names = join_names(sorted(map(str, unknown)))
         log.warning(f"{name}: labels that do not occur in the training sentences, and cannot be predicted: {names}.")
+    return sentences

@@ -52,8 +52,8 @@ class TaggerSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings)
         needs="elmo or word_vectors",
         group="data",
     )
-    elmo_at: Literal["input", "output", "input,output"] = setting(
-        "input", "where the network reads ELMo", choices=("input", "output", "input,output"), needs="elmo", group="ELMo"
+    elmo_at: Literal["input", "output", "both"] = setting(
+        "input", "where the network reads ELMo", choices=("input", "output", "both"), needs="elmo", group="ELMo"
     )
     emb_lr_factor: float = default(WordSettings, "emb_lr_factor", 2.5)
     hidden_dim: int = setting(256, "size of a GRU", below=MAX_SIZE, minimum=1)

@@ -32,8 +32,9 @@ def split_lac_label(label: str) -> tuple[str, str]:
 
 def prefix_and_tag(label: Label, scheme: str) -> tuple[str, str]:
     """A label's prefix, one of B, I, E, S and O, and its tag."""
+    label = str(label)
     if scheme == "plain":
-        return "S", str(label)
+        return "S", label
     if label == OUTSIDE:
         return OUTSIDE, ""
     if scheme == "lac":
@@ -129,17 +130,12 @@ def forbidden_transitions(names: Sequence[Label], scheme: str) -> tuple[np.ndarr
     Returns (K + 1, K) bool, whether label j cannot follow label i or, in the last row, be first; and (K,) bool, whether
     a label cannot be last.
     """
-    n, pairs = len(names), [prefix_and_tag(name, scheme) for name in names]
-    table, last = np.zeros((n + 1, n), dtype=bool), np.zeros(n, dtype=bool)
-    if scheme == "plain":
-        return table, last
+    pairs = [prefix_and_tag(name, scheme) for name in names]
     needs_span = "B" if scheme == "iob1" else "IE"
-    for j, (prefix, tag) in enumerate(pairs):
-        for i, (previous, previous_tag) in enumerate([*pairs, (OUTSIDE, "")]):
-            continues = previous in "BI" and previous_tag == tag
-            if prefix in needs_span:
-                table[i, j] = not continues
-            if scheme == "bioes" and previous in "BI":
-                table[i, j] |= not (continues and prefix in "IE")
-        last[j] = scheme == "bioes" and prefix in "BI"
-    return table, last
+    is_open = [scheme == "bioes" and prefix in "BI" for prefix, _ in pairs]  # I or E of its tag must follow
+
+    def is_forbidden(before: tuple[str, str], must_continue: bool, prefix: str, tag: str) -> bool:
+        return before not in (("B", tag), ("I", tag)) if prefix in needs_span else must_continue
+
+    rows = zip([*pairs, (OUTSIDE, "")], [*is_open, False], strict=True)
+    return np.array([[is_forbidden(*row, *pair) for pair in pairs] for row in rows]), np.array(is_open)

@@ -17,7 +17,7 @@ from elmo_core.text.tokenise import CHINESE
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.inputs import Rows
 from elmo_tasks.records import Label, distinct_labels
-from elmo_tasks.tagging.data import Sentence, SentenceReader, warn_about_labels
+from elmo_tasks.tagging.data import Sentence, SentenceReader, with_known_labels
 from elmo_tasks.tagging.network import Batch, TaggerNetwork, TaggerSettings
 from elmo_tasks.tagging.scheme import are_of_words, check_scheme, detect_scheme, spans
 from elmo_tasks.tagging.score import Score
@@ -73,7 +73,7 @@ class Tagger(Task[TaggerSettings]):
         if settings.scheme == "lac" and pretrained and not pieces and any(str(label)[-2:] == "-I" for label in labels):
             parts["pieces"] = list(pretrained.words) or parts["words"]
         for name in data.keys() - {"train"}:
-            warn_about_labels(labels, data[name], name)
+            data[name] = with_known_labels(labels, data[name], name)
         counts = [format_count(len(part), f"{name} sentences") for name, part in data.items()]
         log.info(f"{', '.join(counts)}; {len(labels)} labels, scheme {settings.scheme}; `lang={settings.lang}`")
         return settings, parts, data
@@ -82,7 +82,8 @@ class Tagger(Task[TaggerSettings]):
 
     def build(self) -> TaggerNetwork:
         settings = self.settings
-        inputs = self.make_inputs(dropout=settings.dropout, elmo_at=settings.elmo_at.split(","))
+        places = ("input", "output") if settings.elmo_at == "both" else (settings.elmo_at,)
+        inputs = self.make_inputs(dropout=settings.dropout, elmo_at=places)
         return TaggerNetwork(settings, inputs, self.labels)
 
     def rows(self, examples: Sequence[Sentence]) -> Rows:
@@ -125,8 +126,7 @@ class Tagger(Task[TaggerSettings]):
 
     def read(self, data: Any) -> list[Sentence]:
         sentences = SentenceReader(self.settings, self.piece_splitter).read(data, "sentences")
-        warn_about_labels(self.labels, sentences, "the data")
-        return sentences
+        return with_known_labels(self.labels, sentences, "the data")
 
     @overload
     def predict(self, sentences: Iterator[Tokens]) -> Iterator[list[Label]]: ...

@@ -161,8 +161,8 @@ def random_weights(layer, but: str = "nothing") -> None:
     [
         {},
         {"elmo": False, "vectors": True, "n_layers": 1},
-        {"char_cnn": True, "elmo_at": "input,output", "layers": "mix:0,2", "n_layers": 1},
-        {"elmo_at": "input,output", "layers": "concat"},
+        {"char_cnn": True, "elmo_at": "both", "layers": "mix:0,2", "n_layers": 1},
+        {"elmo_at": "both", "layers": "concat"},
         {"bilm": {"input": "word"}, "elmo_at": "output", "layers": "top", "vectors": True, "char_cnn": True},
         {"elmo_trainable": True, "bilm": {"max_characters": 20}, "char_cnn": True},
     ],
@@ -178,7 +178,7 @@ def test_a_tagger_gives_the_same_labels(export, tmp_path, runtime, settings):
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize("settings", [{}, {"bilm": {"input": "word"}, "elmo_at": "input,output", "vectors": True}])
+@pytest.mark.parametrize("settings", [{}, {"bilm": {"input": "word"}, "elmo_at": "both", "vectors": True}])
 def test_a_tagger_of_jiebas_words(export, tmp_path, runtime, settings):
     tagger = random_tagger(tmp_path, unit="jieba", lang="characters", char_cnn=True, **settings)
     sentences = [list("很高兴在北京银行"), list("苹果很大"), [], ["the", "很", "bank"], list("很")]

@@ -100,7 +100,11 @@ def changed(values: dict, path: tuple, text: str) -> str:
 
 
 def check(folder: Path) -> Iterator[dict]:
-    """Yield, per configuration, the number of its fields, of errors that name the file, and whatever went wrong."""
+    """Yield, per configuration, the number of its fields, of errors that name the file, and whatever went wrong.
+
+    A setting that several tasks share is checked in the first of them.
+    """
+    checked = set()
     for name, make in CONFIGS.items():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -108,7 +112,8 @@ def check(folder: Path) -> Iterator[dict]:
         read()
         text = path.read_text(encoding="utf-8")
         values, errors, faults = json.loads(text), 0, []
-        fields = list(paths(values))
+        fields = [field for field in paths(values) if field[0] != "settings" or field not in checked]
+        checked.update(fields)
         for field in fields:
             for value in VALUES:
                 path.write_text(changed(values, field, value), encoding="utf-8")

@@ -39,6 +39,7 @@ def test_tokens_are_where_they_were_put(n):
     [
         ("en", "x&amp;y&#8211;“z”…", ["x", "&amp;", "y", "&#8211;", "“", "z", "”", "…"]),
         ("en", "``a'' b``c", ["``", "a", "''", "b", "``", "c"]),
+        ("en", "Well . . then … … etc. … . . .", ["Well", ". .", "then", "…", "…", "etc", ".", "…", ". . ."]),
         ("any", "`<b>` a<br/>b", ["`", "`", "a", "b"]),
         ("any", "cafe\u0301 so\u00adft 각 \x93q\x94", ["cafe\u0301", "so\u00adft", "각", "\x93", "q", "\x94"]),
         ("none", "a&amp;b <b> …", ["a&amp;b", "<b>", "…"]),
@@ -53,6 +54,10 @@ def test_tokens_that_are_not_in_the_text_do_not_move_the_others():
     text = "a bank of the river"
     found = offsets.token_offsets(["a", "-LRB-", "bank", "of"], text)
     assert [text[begin:end] for begin, end in found[[0, 2, 3]]] == ["a", "bank", "of"]
+
+
+def test_a_token_of_white_space_is_nowhere():
+    assert offsets.token_offsets(["\n"], "\n").tolist() == [[0, 0]]
 
 
 def test_a_line_of_nothing_but_differences():

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn import metrics
+from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -279,6 +280,9 @@ def test_the_estimator(small_weights):
     best = search.best_estimator_[-1]
     assert list(best.classes_) == sorted(TOPICS) and best.predict(TEXTS).shape == (60,)
     np.testing.assert_allclose(pickle.loads(pickle.dumps(best)).predict_proba(TEXTS), best.predict_proba(TEXTS))
+    clone(clone(estimator).set_params(lr=np.float64(0.01)))
+    spaced = [f" {label}" for label in LABELS]
+    assert ELMoClassifier(**options).fit(TEXTS, spaced).score(TEXTS, spaced) > 0.7
     with pytest.raises(TypeError, match="epochs"):
         ELMoClassifier(epoch=3)
     numbers = ELMoClassifier(**options).fit(np.array(TEXTS), np.array([label == "art" for label in LABELS]).astype(int))

@@ -154,6 +154,9 @@ def test_questions_without_an_answer_are_read(read, messages):
     assert "questions without an answer: 2" in messages()
     flat = {"id": "a", "context": TEXT, "question": "谁？", "answers": {"text": [], "answer_start": []}}
     assert questions_of(read([flat])) == [Question("a", "谁？", [], [])]
+    assert questions_of(read([{**flat, "is_impossible": np.nan, "answers": {"text": ["年"], "answer_start": [4]}}]))[
+        0
+    ].answers
 
 
 @pytest.mark.parametrize(
@@ -175,7 +178,9 @@ def test_questions_without_an_answer_are_read(read, messages):
             ":2: 'context'",
         ),
         ([{"question": "谁？", "id": "a"}], "object 1: 'context'"),
+        ([{"question": "谁？", "id": "a", "context": "甲", "answers": {"text": ["甲"], "start": [0]}}], "answer_start"),
         ("{", "JSON"),
+        ('[\n{"id": 1}\n{"id": 2}]', "line 3 column 1"),
     ],
 )
 def test_a_data_sets_mistakes_are_named(read, values, word):

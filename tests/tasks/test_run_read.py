@@ -121,6 +121,7 @@ MISTAKES = [  # flags, a pattern that the message has
     (f"{BASELINE} --train_file=mine.json", "mine.json.*'data'"),
     (f"{BASELINE} --save_dir=reader", "overwrite"),
     (f"{BASELINE} --json=data.json", "--json"),
+    (f"{BASELINE} --word_vectors=empty.txt --json=empty.txt", "--json"),
     ("train --train_file=one.json --init_from_ckpt=none --save_dir=new --device=cpu", "passage"),
     (f"{EVALUATE} --model_dir=model", "reader"),
     (PREDICT, "--input"),

@@ -15,6 +15,7 @@ from elmo_core.messages import UserError
 from elmo_tasks import Classifier, Tagger, TaggerSettings, ready
 from elmo_tasks import task as tasks
 from elmo_tasks.settings import TrainingSettings
+from elmo_tasks.trainer import learning_rate
 
 SENTENCES = [["Anna", "lives", "in", "Paris", "."], ["Paris", "is", "large", "."]] * 9
 LABELS = [["B-PER", "O", "O", "B-LOC", "O"], ["B-LOC", "O", "O", "O"]] * 9
@@ -64,6 +65,8 @@ def test_settings_are_checked():
     with pytest.raises(TypeError, match="TaggerSettings"):
         Tagger.train([["a"]], [["X"]], settings={"epochs": 1})
     assert TaggerSettings(lr=np.float64(0.1), epochs=np.int64(30)).changed() == {"lr": 0.1}  # of a search over arrays
+    rates = [learning_rate(TrainingSettings(warmup=warmup), 0.0) for warmup in (0.0, 0.001, 0.1)]
+    assert rates == pytest.approx([0.002, 0.002, 0.0002])
     assert TaggerSettings(lr=0.1).changed() == {"lr": 0.1} and TrainingSettings().seed == 2020
 
 
@@ -125,7 +128,7 @@ def test_resumed_training_is_the_same(tmp_path, messages):
         assert_same(train(save_dir=tmp_path / str(stop), resume=True), whole)
         assert not list((tmp_path / str(stop)).glob("training*"))
         assert (tmp_path / str(stop) / "notes.txt").read_text(encoding="utf-8") == "mine"
-    assert_same(train(save_dir=tmp_path / "whole", resume=True), whole)  # which is finished
+        assert_same(train(save_dir=tmp_path / str(stop), resume=True), whole)  # which is finished
     with pytest.raises(UserError, match="seed"):
         train(save_dir=tmp_path / "whole", resume=True, settings=replace(SETTINGS, seed=3))
 
@@ -135,7 +138,9 @@ def test_save_dir_belongs_to_the_user(tmp_path, monkeypatch):
     mine.mkdir()
     for name in ("README.md", "words.txt", "vocab.txt", "last.pdopt", "config.json"):
         (mine / name).write_text('{"own": 1}', encoding="utf-8")
-    before, trained = files(mine), train(save_dir=tmp_path / "ner")
+    train(save_dir=tmp_path / "ner", settings=replace(SETTINGS, epochs=1))
+    before, trained = files(mine), train(save_dir=tmp_path / "ner", overwrite=True)
+    assert '"epochs": 4' in (tmp_path / "ner/README.md").read_text(encoding="utf-8")
     for overwrite in (False, True):
         with pytest.raises(UserError, match="empty"):
             train(save_dir=mine, overwrite=overwrite)
@@ -165,6 +170,11 @@ def test_save_dir_belongs_to_the_user(tmp_path, monkeypatch):
         train(save_dir=".", overwrite=True)
 
 
+def test_empty_sentences_have_no_labels():
+    tagger = train(settings=replace(SETTINGS, char_cnn=True, epochs=1))
+    assert tagger.predict([[], []]) == [[], []] and tagger.spans([""]) == [[]]
+
+
 def test_labels_come_back_as_they_went_in():
     for names in ((1, 2, 0), (True, False, True), ("first name", "place", "none")):
         per, loc, other = names
@@ -173,6 +183,16 @@ def test_labels_come_back_as_they_went_in():
         predicted = tagger.predict(SENTENCES[:2])
         assert {type(label) for row in predicted for label in row} == {type(per)}
         assert tagger.settings.scheme == "plain"
+        if per == 1:
+            assert tagger.evaluate(SENTENCES, [list(map(str, row)) for row in labels]) == tagger.evaluate(
+                SENTENCES, labels
+            )
+
+
+def test_labels_of_another_kind_are_warned_of(messages):
+    tagger = train(settings=replace(SETTINGS, epochs=1))
+    assert tagger.evaluate(SENTENCES, [[len(label) for label in row] for row in LABELS])["f1"] == 0
+    assert "cannot be predicted: 1, 5" in messages()
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), "", " ", 1.5, "a\0", "\ud83d"])
