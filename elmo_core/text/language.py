@@ -15,6 +15,7 @@ AUTO = "auto"  # recognise the language
 CHOICES = (AUTO, *LANGUAGES)
 KANA = re.compile("[\u3041-\u30ff]")
 LETTERS = re.compile(r"[^\W\d_]+")
+UNSPLIT = re.compile(r"[^\W\d_][.?!]\s*$")
 SAMPLE = 10_000  # texts or tokens that are looked at
 UNSEGMENTED = "Is the text segmented into words? `preprocess.py text`, jieba.lcut or encode_texts does that."
 
@@ -63,6 +64,8 @@ def choose_language(lang: str, texts: Iterable[str], words: Sequence[str] = ()) 
         log.warning("The text has many Chinese characters, which the language `en` does not segment. Use `zh`.")
     if lang == "none":
         warn_if_unreadable("The text", chain.from_iterable(map(str.split, texts)))
+        if sum(map(bool, map(UNSPLIT.search, texts))) > len(texts) / 10:
+            log.warning("Lines end with a word and a mark in one token. If the text is not tokenised, set `lang`.")
     return lang
 
 

@@ -47,6 +47,9 @@ def test_a_warning_about_a_language_that_does_not_suit_the_text(caplog):
     assert choose_language("en", texts) == "en" and "Chinese" in caplog.text
     caplog.clear()
     assert choose_language("none", texts) == "none" and "segmented" in caplog.text
+    caplog.clear()
+    assert choose_language("none", ["He met Mr. Smith ."] * 9) == "none" and not caplog.text
+    assert choose_language("none", ["The cats are here."] * 9) == "none" and "tokenised" in caplog.text
 
 
 @pytest.mark.parametrize(
