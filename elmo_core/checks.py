@@ -43,7 +43,7 @@ def checked(sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
         yield check_sentence(sentence, number)
 
 
-def check_sentence(sentence: Sequence[str], number: int) -> Sequence[str]:
+def check_sentence(sentence: Sequence[str], number: int | str) -> Sequence[str]:
     """Return the sentence as a list or tuple. Raise an error unless it is a sequence of tokens.
 
     Blank tokens, such as spaCy's, and no-break spaces within a token are read as any unknown characters.
