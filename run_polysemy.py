@@ -59,8 +59,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     query_words = parse_words(args)
     user_occurrences = find_user_occurrences(args.sentence or [], query_words)
     senses = read_senses(args.senses) if args.senses else {}
-    disk.check_output("--page", args.page)
     corpus = Corpus(args.corpus)
+    disk.check_output("--page", args.page, args.senses, *corpus.paths)
     embedder = elmo.ELMoEmbedder(args.init_from_ckpt, args.batch_size, args.device)
     layers = range(1, embedder.config.n_layers + 1)
     for word in query_words:

@@ -41,14 +41,14 @@ def write_json(path: Path | None, values: Any, **options: Any) -> None:
 
 
 def check_output(flag: str, path: Path | None, *inputs: Path | None) -> None:
-    """Raise, before anything is computed, if a file cannot be written or is another of the command's. None is no file."""
+    """Raise, before anything is computed, if a file cannot be written or another flag names it. None is no file."""
     if path is None:
         return
     _check_is_file(path, f"{flag} {path}")
     _check_writable(flag, path)
     for source in filter(None, inputs):
         if source == path or (path.exists() and source.exists() and path.samefile(source)):
-            raise UserError(f"{flag} {path} is also another file of this command. Name another file.")
+            raise UserError(f"{flag} {path} is also the file of another flag. Name a new one.")
 
 
 def check_output_folder(flag: str, path: Path) -> None:

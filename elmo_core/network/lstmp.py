@@ -209,7 +209,7 @@ def _prepare(
 ) -> tuple[paddle.Tensor, paddle.Tensor | None]:
     """Choose whether the compiled loops multiply the input with W_x, of `width` columns, before the loop or in it.
 
-    Returns, for before, vectors (N, P), and the one that each entry reads (M,); for in it, the entries' (M, P), and None.
+    Returns vectors (N, P) to multiply before it, and which of them each entry reads (M,); or the entries' (M, P), and None.
     """
     if index is not None:
         if training or len(x) * width <= MAX_GATE_ELEMENTS:
@@ -249,7 +249,14 @@ def _layer_outputs(tensors: Sequence[paddle.Tensor]) -> list[LayerOutput]:
 class _FusedDirection:
     """One direction of a layer over one batch, run by the compiled loops; keeps what backward needs."""
 
-    def __init__(self, config, batch_sizes: list[int], x, index: paddle.Tensor | None, tensors: LayerInput):
+    def __init__(
+        self,
+        config: ELMoConfig,
+        batch_sizes: list[int],
+        x: paddle.Tensor,
+        index: paddle.Tensor | None,
+        tensors: LayerInput,
+    ):
         self.config, self.batch_sizes, self.index, self.tensors = config, batch_sizes, index, tensors._replace(x=x)
         H, P = tensors.projection_weight.shape
         self.shared = {"steps": len(batch_sizes), "batch_sizes": batch_sizes, "P": P, "H": H}  # by both kernels

@@ -65,7 +65,7 @@ def choose_language(lang: str, texts: Iterable[str], words: Sequence[str] = ()) 
     if lang == "none":
         warn_if_unreadable("The text", chain.from_iterable(map(str.split, texts)))
         if sum(map(bool, map(UNSPLIT.search, texts))) > len(texts) / 10:
-            log.warning("Lines end with a word and a mark in one token. If the text is not tokenised, set `lang`.")
+            log.warning("Many lines end with a mark attached to a word. If the text is not tokenised, set `lang`.")
     return lang
 
 

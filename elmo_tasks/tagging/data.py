@@ -227,7 +227,7 @@ def label_tokens(
 
 
 def with_known_labels(labels: Sequence[Label], sentences: Sequence[Sentence], name: str) -> list[Sentence]:
-    """The sentences with labels as those of the training. Warn about others, which cannot be predicted."""
+    """The sentences with their labels as in training, 1 for "1". Warn about labels that cannot be predicted."""
     known = {label: labels[k] for label, k in label_ids(labels).items()}
     sentences = [replace(sentence, labels=[known.get(x, x) for x in sentence.labels]) for sentence in sentences]
     if unknown := {label for sentence in sentences for label in sentence.labels}.difference(labels):

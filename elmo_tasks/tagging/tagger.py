@@ -16,7 +16,7 @@ from elmo_core.text.segmenter import Segmenter, segmenter
 from elmo_core.text.tokenise import CHINESE
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.inputs import Rows
-from elmo_tasks.records import Label, distinct_labels
+from elmo_tasks.records import Label, distinct_labels, label_ids
 from elmo_tasks.tagging.data import Sentence, SentenceReader, with_known_labels
 from elmo_tasks.tagging.network import Batch, TaggerNetwork, TaggerSettings
 from elmo_tasks.tagging.scheme import are_of_words, check_scheme, detect_scheme, spans
@@ -122,7 +122,7 @@ class Tagger(Task[TaggerSettings]):
 
     @cached_property
     def label_ids(self) -> dict[Label, int]:
-        return {label: k for k, label in enumerate(self.labels)}
+        return label_ids(self.labels)
 
     def read(self, data: Any) -> list[Sentence]:
         sentences = SentenceReader(self.settings, self.piece_splitter).read(data, "sentences")

@@ -159,7 +159,7 @@ def test_baselines_are_frequencies_and_ngrams_of_the_corpus(model, tmp_path):
     (tmp_path / "corpus").write_text("\n".join(map(" ".join, text)), encoding="utf-8")
     flags = "--regions", tmp_path / "items.tsv", "--baselines", tmp_path / "corpus", "--output", tmp_path / "out.tsv"
     run(model, *flags)
-    with pytest.raises(UserError, match=r"--output .* another"):
+    with pytest.raises(UserError, match=r"--output .* another flag"):
         run(model, *flags[:-1], tmp_path / "corpus")
     with (tmp_path / "out.tsv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))

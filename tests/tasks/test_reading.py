@@ -154,9 +154,10 @@ def test_questions_without_an_answer_are_read(read, messages):
     assert "questions without an answer: 2" in messages()
     flat = {"id": "a", "context": TEXT, "question": "谁？", "answers": {"text": [], "answer_start": []}}
     assert questions_of(read([flat])) == [Question("a", "谁？", [], [])]
-    assert questions_of(read([{**flat, "is_impossible": np.nan, "answers": {"text": ["年"], "answer_start": [4]}}]))[
-        0
-    ].answers
+    (unclear,) = questions_of(
+        read([{**flat, "is_impossible": np.nan, "answers": {"text": ["年"], "answer_start": [4]}}])
+    )
+    assert unclear.answers
 
 
 @pytest.mark.parametrize(

@@ -184,9 +184,8 @@ def test_labels_come_back_as_they_went_in():
         assert {type(label) for row in predicted for label in row} == {type(per)}
         assert tagger.settings.scheme == "plain"
         if per == 1:
-            assert tagger.evaluate(SENTENCES, [list(map(str, row)) for row in labels]) == tagger.evaluate(
-                SENTENCES, labels
-            )
+            strings = [list(map(str, row)) for row in labels]
+            assert tagger.evaluate(SENTENCES, strings) == tagger.evaluate(SENTENCES, labels)
 
 
 def test_labels_of_another_kind_are_warned_of(messages):
