@@ -29,13 +29,12 @@ def token_offsets(tokens: Sequence[str], text: str) -> np.ndarray:
     else:
         pieces = [(begin, end, character) for begin, end, plain in _pieces(text) for character in plain]
         tokens = list(map(_plain, tokens))
-    if not "".join(tokens).strip():
-        return np.zeros((len(tokens), 2), np.int64)
     ranges = np.array([piece[:2] for piece in pieces] or [(0, 0)], np.int64)
-    found = _align("".join(tokens), "".join(character for _, _, character in pieces))
-    last = np.cumsum([len(token) for token in tokens]) - 1
-    first = np.minimum([0, *last[:-1] + 1], last)
-    return np.stack([ranges[found[first], 0], ranges[found[last], 1]], axis=1)
+    ranges = ranges[_align("".join(tokens), "".join(character for _, _, character in pieces))]  # of the tokens' characters
+    lengths = np.array([len(token) for token in tokens], np.int64)
+    stop = np.cumsum(lengths)
+    begin, end = np.append(ranges[:, 0], 0)[stop - lengths], np.append(0, ranges[:, 1])[stop]
+    return np.stack([np.where(lengths, begin, end), end], axis=1)
 
 
 def _pieces(text: str) -> Iterator[tuple[int, int, str]]:
@@ -64,4 +63,4 @@ def _align(tokens: str, text: str) -> np.ndarray:
         k = text.find(character, position, position + FARTHEST)
         found.append(k if k >= 0 else min(position, len(text) - 1))
         position = found[-1] + (k >= 0)
-    return np.array(found)
+    return np.array(found, np.int64)

@@ -83,8 +83,9 @@ class Segmenter:
     def words_of(self, sentences: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[np.ndarray]]:
         """Segment sentences of characters. Returns their words and, per sentence, the index (T,) of each token's word.
 
-        A token of several characters belongs to the word of its first character.
+        A token of several characters belongs to the word of its first character, an empty one is a space.
         """
+        sentences = [[token or " " for token in tokens] for tokens in sentences]
         words, word_index = [self.cut("".join(tokens)) for tokens in sentences], []
         for tokens, segmented in zip(sentences, words, strict=True):
             starts = np.cumsum([0, *map(len, tokens)])[:-1]

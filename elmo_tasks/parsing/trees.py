@@ -41,7 +41,9 @@ class Tree:
     where: str = field(default="", repr=False)
 
     def __str__(self) -> str:
-        words, width = ["ROOT", *self.tokens], max(map(display_width, self.tokens), default=0) + 2
+        if not self.heads:
+            return " ".join(self.tokens)
+        words, width = ["ROOT", *self.tokens], max(map(display_width, self.tokens)) + 2
         rows = enumerate(zip(self.tokens, self.heads, self.labels, strict=True), 1)
         return "\n".join(f"{k:>3} {pad(word, width)}{pad(label, 14)}{h:>3} {words[h]}" for k, (word, h, label) in rows)
 

@@ -58,6 +58,7 @@ def test_tokens_that_are_not_in_the_text_do_not_move_the_others():
 
 def test_a_token_of_white_space_is_nowhere():
     assert offsets.token_offsets(["\n"], "\n").tolist() == [[0, 0]]
+    assert offsets.token_offsets(["", "a", " ", "b"], "a b").tolist() == [[0, 0], [0, 1], [1, 1], [2, 3]]
 
 
 def test_a_line_of_nothing_but_differences():
