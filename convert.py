@@ -77,8 +77,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     if "output" in args:
         disk.check_output_folder("--output", args.output)
-    commands = {"list": show_published, "get": get_published, "import": import_model}
-    commands |= {"export": export_bilm, "half": write_half}
+    commands = {"list": show_published, "get": lambda args: print(published.install(args.name, args.local_files))}
+    commands |= {"import": import_model, "export": export_bilm, "half": write_half}
     commands[args.command](args)
 
 
@@ -107,10 +107,6 @@ def print_table(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip())
-
-
-def get_published(args: argparse.Namespace) -> None:
-    print(published.install(args.name, args.local_files))
 
 
 def import_model(args: argparse.Namespace) -> None:

@@ -295,7 +295,7 @@ class ELMo(Encoder, nn.Layer):
     def layers(self, sentences: Sequence[Sequence[str]]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Return the chosen layers, cached or computed, each (B, T, 2P) or pooled (B, 2P), and the mask (B, T)."""
         sentences = check_sentences(sentences)
-        if sentences and all(tuple(tokens) in self.cached for tokens in sentences):
+        if sentences and not self.trainable and all(tuple(tokens) in self.cached for tokens in sentences):
             return self._cached_layers(sentences)
         self._oov_counter.update(list(itertools.chain.from_iterable(sentences)))
         batch = token_batch(sentences, self.config.input, self.vocabulary)
@@ -328,12 +328,12 @@ class ELMo(Encoder, nn.Layer):
         """Compute `forward`'s outputs from the chosen layers: mixed or concatenated, masked, with dropout."""
         if 0 in mask.shape:  # which Paddle 2.6 cannot concatenate
             return [paddle.zeros([*layers[0].shape[:-1], self.dim])] * self.n_mixes
+        mask = mask.max(axis=1) if self.pool else mask
         if self.mixes:
             outputs = [mix(layers, mask) for mix in self.mixes]
         else:
             outputs = [paddle.concat(layers, axis=-1)] * self.n_mixes
-        if not self.pool:
-            outputs = [x * mask.unsqueeze(-1) for x in outputs]
+        outputs = [x * mask.unsqueeze(-1) for x in outputs]
         return [nn.functional.dropout(x, self.dropout, training=self.training) for x in outputs]
 
     def cache(self, sentences: Iterable[Sequence[str]], gigabytes: float, progress: bool = True) -> None:
@@ -368,6 +368,7 @@ class ELMo(Encoder, nn.Layer):
             log.info(f"{self.oov_share:.2%} of the tokens are outside ELMo's vocabulary.")
 
     def clear_cache(self) -> None:
+        """Forget the cached layers, which a change of the biLM's weights makes wrong."""
         self.cached.clear()
 
     def l2_loss(self) -> paddle.Tensor:

@@ -15,7 +15,6 @@ import contextlib
 import csv
 import math
 import os
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, tee
@@ -29,6 +28,7 @@ import dataset
 import elmo
 import script
 from elmo_core import messages
+from elmo_core.display.terminal import display_width, pad
 from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.machine.ranks import Ranks
@@ -101,6 +101,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     is_perplexity = corpus and not (args.per_token or args.per_sentence)
     if ranks.size > 1 and not is_perplexity:
         raise UserError(f"{ranks.size} processes: several compute only the perplexity. Start a single one.")
+    for path in filter(None, (args.pairs, args.regions)):
+        disk.check_input(path, "sentences")
     files = [args.pairs, args.regions, args.vocab_file, args.user_dict]
     files += [path for texts in (corpus, baselines) if texts for path in texts.paths]
     files += model_files.resolve_name(args.init_from_ckpt).iterdir()
@@ -213,16 +215,17 @@ def write_pairs(args: argparse.Namespace, embedder: elmo.ELMoEmbedder) -> None:
     tokenise = make_tokeniser(args, (pair["sentence_good"] for pair in pairs), embedder)
     comparisons = embedder.compare(*([tokenise(pair[side]) for pair in pairs] for side in FIELDS))
     with output(args.output) as file:
-        table(file).writerow([*pairs[0], *Comparison._fields])
+        names = list(dict.fromkeys(chain.from_iterable(pairs)))
+        table(file).writerow([*names, *Comparison._fields])
         for pair, comparison in zip(pairs, comparisons, strict=True):
             values = [f"{value:.6f}" for value in comparison[:3]]
-            table(file).writerow([*(pair.get(name) for name in pairs[0]), *values, int(comparison.in_vocabulary)])
+            table(file).writerow([*map(pair.get, names), *values, int(comparison.in_vocabulary)])
     rows = list(preferences(pairs, comparisons, args.groups))
-    width, shares = max(len(row[0]) for row in rows), f"{'forward':>10}{'backward':>10}{'both':>10}"
+    width, shares = max(display_width(row[0]) for row in rows), f"{'forward':>10}{'backward':>10}{'both':>10}"
     print(f"{'':{width}}{'pairs':>10}{shares}{'all known':>10}{shares}")
     for name, *numbers in rows:
         texts = (f"{x:10,}" if isinstance(x, int) else "         –" if math.isnan(x) else f"{x:10.1%}" for x in numbers)
-        print(f"{name:{width}}" + "".join(texts))
+        print(pad(name, width) + "".join(texts))
 
 
 def write_regions(args: argparse.Namespace, embedder: elmo.ELMoEmbedder, corpus: Corpus | None) -> None:
@@ -230,7 +233,7 @@ def write_regions(args: argparse.Namespace, embedder: elmo.ELMoEmbedder, corpus:
     items = read_items(args.regions, make_tokeniser(args, read_lines(args.regions), embedder))
     baselines = Baselines(corpus, embedder.vocabulary) if corpus else None
     surprisals = embedder.iter_surprisal(item.tokens for item in items)
-    with disk.atomic_write(args.output) if args.output else contextlib.nullcontext(sys.stdout) as file:
+    with script.output(args.output) as file:
         table(file).writerows(region_rows(items, surprisals, baselines))
 
 

@@ -26,6 +26,7 @@ import script
 from elmo_core.files import disk
 from elmo_core.messages import UserError, log
 from elmo_core.text.corpus import Corpus
+from elmo_core.weights import model_files
 from senses.nearest import embed, examples, is_known, nearest_words
 from senses.occurrences import Occurrence, Word, find_words, read_senses
 from senses.page import write_page
@@ -60,7 +61,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     user_occurrences = find_user_occurrences(args.sentence or [], query_words)
     senses = read_senses(args.senses) if args.senses else {}
     corpus = Corpus(args.corpus)
-    disk.check_output("--page", args.page, args.senses, *corpus.paths)
+    model = model_files.resolve_name(args.init_from_ckpt).iterdir()
+    disk.check_output("--page", args.page, args.senses, *corpus.paths, *model)
     embedder = elmo.ELMoEmbedder(args.init_from_ckpt, args.batch_size, args.device)
     layers = range(1, embedder.config.n_layers + 1)
     for word in query_words:
@@ -77,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     displayed = [by_text[text] for text in query_words]
     rows = displayed or sorted(words, key=lambda word: word.text)
-    nearest = nearest_words(embedder, [word.text for word in rows], background)
+    nearest = nearest_words(embedder, [word.text for word in (rows if args.page else displayed)], background)
     width = shutil.get_terminal_size((110, 24)).columns
     for word in displayed:
         shown = [pair for pair in user_examples if pair[0].word == word.text]
@@ -103,7 +105,7 @@ def find_user_occurrences(texts: Sequence[str], query_words: Sequence[str]) -> l
     occurrences = []
     for text in texts:
         tokens = tuple(text.split())
-        positions = [tokens.index(word) for word in query_words if word in tokens]
+        positions = [position for position, token in enumerate(tokens) if token in query_words]
         if not positions:
             words = " or ".join(query_words) or "a --word"
             raise UserError(f"--sentence {text!r}: no token is {words}. Expected tokens separated by spaces.")

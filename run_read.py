@@ -46,7 +46,7 @@ def predict(args: argparse.Namespace, reader: Reader) -> None:
         if args.input:
             passages = read_passages(args.input, require_answers=False)
             best = reader.best(tokenise_passages(passages, reader.tokeniser), args.k or 1)
-            values = {id: [a.to_dict() for a in some] if args.k else text_of(some) for id, some in best.items()}
+            values = {id: [a._asdict() for a in some] if args.k else text_of(some) for id, some in best.items()}
             target.write(json.dumps(values, ensure_ascii=False, indent=1) + "\n")
             return
         disk.check_input(args.passage, "a passage", "--passage")
@@ -55,7 +55,7 @@ def predict(args: argparse.Namespace, reader: Reader) -> None:
             raise UserError(f"--passage {args.passage}: the passage has no words.")
         lines, questions = tee(read_lines(None))
         for line, answers in zip(lines, reader.answers(((x, passage) for x in questions), args.k or 1), strict=True):
-            found = [a.to_dict() for a in answers]
+            found = [a._asdict() for a in answers]
             written = json.dumps(found, ensure_ascii=False) if args.k else " ".join(text_of(answers).split())
             target.write(f"{written if line.strip() else ''}\n")
             target.flush()

@@ -53,7 +53,7 @@ def formatted(tagger: Tagger, line: Line, labels: list, scores: list[float], for
     if format_name == "columns":
         return "".join(f"{word}\t{label}\n" for word, label in zip(line.words, labels, strict=True)) + "\n"
     if format_name == "json":
-        spans = [{**span.to_dict(), "score": round(span.score, 6)} for span in line.spans(labels, scheme, scores)]
+        spans = [{**span._asdict(), "score": round(span.score, 6)} for span in line.spans(labels, scheme, scores)]
         values = {"text": line.text, "tokens": line.tokens, "labels": labels, "spans": spans}
         return json.dumps(values, ensure_ascii=False) + "\n"
     pairs = joined_words(line.words, labels, scheme)

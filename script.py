@@ -18,7 +18,8 @@ from elmo_core.machine import runtime
 def run(main: Callable[[], None]) -> None:
     """Run a script's main(). A user's mistake is one message and exit code 2, not a traceback."""
     runtime.keep_freed_memory()
-    sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - closed by `>&-`
+    streams = (x or Path(os.devnull).open("w", encoding="utf-8") for x in (sys.stdout, sys.stderr))  # noqa: SIM115
+    sys.stdout, sys.stderr = streams  # which are None if closed by `>&-`
     sys.stdout.reconfigure(errors="backslashreplace")  # for characters that the terminal cannot encode
     _log_to_stderr()
     for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):

@@ -204,7 +204,7 @@ class PretrainedELMo:
             return layer
         if self.layer.choice != layer.choice or self.layer.pool not in (None, layer.pool):
             expected = f"ELMo(..., layers={settings.layers!r}, pool={layer.pool!r})"
-            raise UserError(f"`elmo` is a layer of {self.layer.choice}, pool={self.layer.pool!r}, expected {expected}.")
+            raise UserError(f"`elmo` is a layer with other `layers` or `pool`, expected {expected}.")
         return self.layer
 
 

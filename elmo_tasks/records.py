@@ -107,9 +107,12 @@ def is_table(data: Any) -> bool:
 
 
 def table_records(data: Any, name: str) -> Iterator[Record]:
-    """The records of a table. name: of the argument, used in error messages."""
-    rows = data.to_dict("records") if hasattr(data, "to_dict") and hasattr(data, "iloc") else data
-    return ((f"{name}, row {k}", row) for k, row in enumerate(rows))
+    """Yield the records of a table, also of polars. name: of the argument, used in error messages."""
+    rows = data.to_dict("records") if hasattr(data, "iloc") else data.to_dicts() if hasattr(data, "to_dicts") else data
+    for k, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise TypeError(f"`{name}`, row {k}: found {describe(row)}, expected a dictionary. Is this a single split?")
+        yield f"{name}, row {k}", row
 
 
 def value_of(record: Mapping[str, Any], column: str, where: str) -> Any:
@@ -147,6 +150,8 @@ def label_ids(labels: Sequence[Label]) -> dict[Label, int]:
 def distinct_labels(labels: Iterable[Label]) -> list[Label]:
     """The labels, each once and in order, numbers first. Raise unless there are two or more."""
     distinct = sorted(set(labels), key=lambda label: (isinstance(label, str), label))
+    if len({*map(str, distinct)}) < len(distinct):
+        raise UserError(f"the labels {distinct!r:.60} are integers and the same as strings. Make all of them strings.")
     if len(distinct) < 2:
         raise UserError(f"all labels are {distinct[0]!r:.60}, expected two or more. Are the columns right?")
     return distinct
@@ -158,7 +163,7 @@ def check_text(value: Any, where: str, what: str = "text") -> str:
         raise UserError(f"{where}: found {describe(value)}, expected a {what}.")
     if UNSAVABLE.search(value):
         raise UserError(f"{where}: found {value!r:.60}, which has a NUL or half of a surrogate pair. Remove it.")
-    return value
+    return str(value)  # not NumPy's
 
 
 def labelled(data: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
@@ -166,7 +171,9 @@ def labelled(data: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
     pair = as_list(data) or ()
     examples, labels = map(as_list, pair) if len(pair) == 2 else (None, None)
     if examples is None or labels is None:
-        raise TypeError(f"`{name}`: found {describe(data)}, expected a file, or a list and its labels.")
+        wrong = next((part for part in pair if as_list(part) is None), data)
+        expected = "a file, a table or list of dictionaries, or a list and its labels"
+        raise TypeError(f"`{name}`: found {describe(wrong)}, expected {expected}.")
     if not examples or len(examples) != len(labels):
         raise UserError(f"`{name}`: found {len(examples)}, and {len(labels)} labels, expected as many, at least one.")
     return ((f"{name} {k}", example, label) for k, (example, label) in enumerate(zip(examples, labels, strict=True)))

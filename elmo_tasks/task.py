@@ -100,7 +100,7 @@ class Task(Generic[S]):
 
         device: auto, cpu, gpu or gpu:N. precision: of ELMo's products: float32, bfloat16 or auto.
         """
-        folder, ready = Path(folder), {path.name: path for path in ready_made(self.name)}
+        folder, ready = Path(folder).expanduser(), {path.name: path for path in ready_made(self.name)}
         values = read_config(folder)
         if values is None and str(folder) in ready:
             values = read_config(folder := ready[str(folder)])
@@ -200,7 +200,7 @@ class Task(Generic[S]):
         progress: called with the scores of each epoch; False: no bar.
         """
         if save_dir is not None:
-            check_folder(Path(save_dir), cls.name, overwrite, resume)
+            check_folder(Path(save_dir).expanduser(), cls.name, overwrite, resume)
         elif overwrite or resume:
             raise UserError("`overwrite=True` and `resume=True` have no effect without `save_dir`.")
         settings = settings or cls.settings_type()
@@ -220,6 +220,7 @@ class Task(Generic[S]):
     ) -> "Self":
         """Build an untrained instance. pretrained: if `settings.elmo` has been loaded."""
         task, pretrained = cls.__new__(cls), pretrained or PretrainedELMo.load(settings.elmo)
+        paddle.seed(settings.seed)
         task._set(settings, parts, pretrained, FileVectors.from_settings(settings, cls.random_vectors), device)
         return task
 
@@ -296,7 +297,6 @@ class Task(Generic[S]):
         self.precision = chosen_precision(precision, self.device)
         self.settings, self.parts, self.pretrained, self.vectors = settings, parts, pretrained, vectors
         with runtime.on_device(self.device):
-            paddle.seed(settings.seed)
             self.network = self.build()
         if pretrained and not pretrained.layer:
             self.network.inputs.elmo.precision = self.precision
@@ -438,7 +438,7 @@ def training_folder(
     cls: type[Task], save_dir: str | Path, overwrite: bool = False, resume: bool = False
 ) -> Iterator[Path]:
     """Check, make and lock the folder of a model that is about to be trained."""
-    folder = Path(save_dir)
+    folder = Path(save_dir).expanduser()
     check_folder(folder, cls.name, overwrite, resume)
     folder.mkdir(parents=True, exist_ok=True)
     with disk.locked(folder / LOCK):
@@ -463,7 +463,7 @@ def check_folder(folder: Path, name: str, overwrite: bool, resume: bool = False)
         raise UserError(f"`save_dir` {folder} is a file, the current folder, or a mount point. {advice}")
     disk.check_output("`save_dir`", folder / CONFIG)
     states, is_model = any(folder.glob(STATE.format("*"))), (folder / CONFIG).exists()
-    others = foreign_files(folder, name)
+    others = [file for file in foreign_files(folder, name) if not file.startswith(".")]
     if others and not (resume and (states or is_model)):
         raise UserError(f"`save_dir` {folder} holds {join_names(others, 3)}, of no {name}. {advice}")
     if (states or is_model) and not overwrite and not resume:
@@ -477,7 +477,7 @@ def as_given(values: Any, name: str, predict: Any) -> Any:
     name: of the argument. window: how many values are sorted together, see `Task.predictions`.
     """
     if isinstance(values, str | Mapping) or is_table(values) or not isinstance(values, Iterable):
-        raise TypeError(f"{name}: found {values!r:.60}, expected a list of them.")
+        raise TypeError(f"{name}: found {describe(values)}, expected a list or a column of {name}.")
     is_lazy = isinstance(values, Iterator)
     results = predict(values, None if is_lazy else math.inf)
     return results if is_lazy else list(results)

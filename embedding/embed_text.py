@@ -52,9 +52,8 @@ def embed(
     parts = [folder / f"{number:06}.hdf5" for number in range(settings["windows"])]
     own = range(share[0], len(parts), share[1])
     missing = {number: parts[number] for number in own if not parts[number].exists()}
-    for number in own:
-        if number not in missing:
-            _check_settings(parts[number], settings)
+    for part in filter(Path.exists, parts):
+        _check_settings(part, settings)
     log.info(f"parts         {folder}, {len(own) - len(missing):,} of {format_count(len(own), 'windows')} done")
     _write_parts(embedder, text, missing, settings)
     if not all(part.exists() for part in parts):
@@ -144,6 +143,7 @@ def _join(parts: Sequence[Path], text: Path | None, settings: Mapping[str, Any],
     """Copy the parts into one file. text: whose sentences are listed in it."""
     with disk.atomic_write(output, "wb") as file, _create(file.name, settings) as hdf5:
         for part in tqdm(parts, desc="joining", unit=" windows", disable=None, leave=False):
+            _check_settings(part, settings)
             with h5py.File(part) as window:
                 for name in window:
                     window.copy(name, hdf5)

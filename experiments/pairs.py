@@ -24,10 +24,13 @@ def read_pairs(path: Path, groups: Sequence[str] = ()) -> list[dict]:
         except ValueError:
             pair = None
         match pair:
-            case {"sentence_good": str(x), "sentence_bad": str(y)} if x.strip() and y.strip() and {*groups} <= {*pair}:
-                pairs.append(pair)
+            case {"sentence_good": str(x), "sentence_bad": str(y)} if x.split() != y.split() and {*groups} <= {*pair}:
+                is_pair = x.strip() and y.strip()
             case _:
-                raise UserError(f"{path}:{number}: found {line!r:.60}, expected {wanted}.")
+                is_pair = False
+        if not is_pair:
+            raise UserError(f"{path}:{number}: found {line!r:.60}, expected {wanted}.")
+        pairs.append(pair)
     if not pairs:
         raise UserError(f"{path} is empty. Expected {wanted} on each line.")
     return pairs
@@ -42,7 +45,7 @@ def preferences(pairs: Sequence[dict], comparisons: Sequence[Comparison], groups
     is_preferred = np.array([comparison[:3] for comparison in comparisons]) > 0  # (pairs, 3)
     is_known = np.array([comparison.in_vocabulary for comparison in comparisons])
     members = {"all": list(range(len(pairs)))}
-    for group in groups:
+    for group in dict.fromkeys(groups):
         for index, pair in enumerate(pairs):
             members.setdefault(f"{group}={pair[group]}", []).append(index)
     for name, indices in members.items():

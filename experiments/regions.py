@@ -36,13 +36,13 @@ def read_items(path: Path, tokenise: Callable[[str], list[str]]) -> list[Item]:
 
     Successive rows of an item and condition are a sentence, and all of a region among them are this region.
     """
-    table, rows = csv.DictReader(read_lines(path), delimiter="\t", strict=True), []
+    table, rows = csv.DictReader((f"{line}\n" for line in read_lines(path)), delimiter="\t", strict=True), []
     try:
         if missing := {*COLUMNS} - {"condition", *(table.fieldnames or ())}:
             raise csv.Error(f"no column {', '.join(sorted(missing))}")
         for row in table:
             rows.append([row.get(name, "") for name in COLUMNS])
-            if None in rows[-1] or None in row:
+            if None in row or any(x is None or "\n" in x for x in rows[-1]):
                 raise csv.Error(f"found {list(row.values())}")
         if not rows:
             raise csv.Error("no rows")
@@ -70,6 +70,7 @@ class Baselines:
     """Log frequency of words in a corpus, and their surprisal under its 5-grams, forward, in bits."""
 
     def __init__(self, corpus: Corpus, vocabulary: Vocabulary):
+        corpus.count(vocabulary)  # raises if it has no words
         self.counts = Counter(word for path in corpus.paths for words in read_sentences(path) for word in words)
         self.total, self.vocabulary = self.counts.total(), vocabulary
         self.ngrams = KneserNey(read_ids(corpus, vocabulary), len(vocabulary), ORDER)

@@ -89,7 +89,8 @@ def read_senses(path: Path) -> Senses:
         row = line.split("\t")
         if number == 1 and row == COLUMNS:
             continue
-        if number == 1 or len(row) != len(COLUMNS) or not all(row) or not all(map(str.isdecimal, row[1:3])):
+        is_row = len(row) == len(COLUMNS) and all(row) and all(x.isdecimal() and len(x) < 10 for x in row[1:3])
+        if number == 1 or not is_row:
             header = f"the header {' '.join(COLUMNS)!r}"
             expected = header if number == 1 else "a file's name, line and token (numbers from 0), a word and its sense"
             raise UserError(f"{path}:{number}: found {line!r:.100}, expected {expected}, separated by tabs.")
@@ -153,6 +154,8 @@ def find_words(
 def _labels_in(corpus: Corpus, path: Path | None, senses: Senses) -> dict[Location, tuple[str, int]]:
     """The senses in files of the corpus. Warn about the others; raise if there are only others."""
     names = Counter(file.name for file in corpus.paths)
+    if twice := [name for name, *_ in senses if names[name] > 1]:
+        raise UserError(f"{path}: the corpus has {names[twice[0]]} files of the name {twice[0]}. Rename them.")
     labels = {location: sense for location, sense in senses.items() if location[0] in names}
     if senses and not labels:
         files = join_names(sorted({name for name, *_ in senses}), 5)

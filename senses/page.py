@@ -107,6 +107,7 @@ def propose_senses(word: Word, keywords: Sequence[str], seed: int) -> list[str]:
 
     vectors, n_sentences = word.vectors[-1], len(set(word.sentences))
     candidates = [kmeans(vectors, n, seed) for n in range(2, min(MAX_GROUPS, n_sentences // SENTENCES_PER_GROUP) + 1)]
+    candidates = [groups for groups in candidates if len(set(groups.tolist())) > 1]  # one, if all vectors are equal
     if not candidates:
         return [""] * len(keywords)
     groups = max(candidates, key=lambda groups: silhouette_score(vectors, groups))
@@ -149,7 +150,7 @@ def project(vectors: np.ndarray, seed: int) -> tuple[np.ndarray, float]:
 
     with threadpool_limits(1):  # on a busy machine, several threads would wait for each other
         pca = PCA(2, random_state=seed)
-        return pca.fit_transform(vectors), float(pca.explained_variance_ratio_.sum())
+        return pca.fit_transform(vectors), float(np.nan_to_num(pca.explained_variance_ratio_).sum())
 
 
 def _align(points: np.ndarray, previous: np.ndarray | None) -> np.ndarray:

@@ -47,7 +47,7 @@ def check_output(flag: str, path: Path | None, *inputs: Path | None) -> None:
     _check_is_file(path, f"{flag} {path}")
     _check_writable(flag, path)
     for source in filter(None, inputs):
-        if source == path or (path.exists() and source.exists() and path.samefile(source)):
+        if source.resolve() == path.resolve() or (path.exists() and source.exists() and path.samefile(source)):
             raise UserError(f"{flag} {path} is also the file of another flag. Name a new one.")
 
 

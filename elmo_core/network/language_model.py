@@ -88,7 +88,8 @@ def most_similar(embedder, word: str, topn: int = 10, words: Sequence[str] | Non
         if not embedder.config.reads_characters:
             raise UserError(f"most_similar: {word!r:.60} is not in the model's vocabulary, and has no vector.")
         log.warning(f"most_similar: {word!r:.60} is not in the model's vocabulary. It is compared by its characters.")
-    words = list(dict.fromkeys([word, *words]))
+    known = None if embedder.config.reads_characters else embedder.vocabulary
+    words = [word, *(x for x in dict.fromkeys(words) if x != word and (known is None or x in known))]
     vectors, allowed = unit(embedder.encode_tokens(words)), np.arange(len(words)) > 0
     return [(words[row], cosine) for row, cosine in nearest(vectors, vectors[0], allowed, topn)]
 

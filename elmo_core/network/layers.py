@@ -99,7 +99,7 @@ def layer_choice(layers: Layers, n_layers: int, allowed: Sequence[str]) -> Layer
     choice = _parse(layers, n_layers)
     if choice and choice.how in allowed:
         return choice
-    forms = {"each": "'all', several as in [0, 1]", "concat": "'concat', 'concat:0,1'", "mix": "'mix', 'mix:0,1'"}
+    forms = {"each": "'all', several as in '0,1'", "concat": "'concat', 'concat:0,1'", "mix": "'mix', 'mix:0,1'"}
     expected = [text for how, text in forms.items() if how in allowed]
     if not isinstance(layers, str):
         expected.append(f"{n_layers} weights with decimal points, as in {[1.0] + [0.0] * (n_layers - 1)}")

@@ -6,6 +6,7 @@ from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 
+from elmo_core.checks import as_list
 from elmo_core.messages import UserError, log
 from elmo_core.text.segmenter import HAN, Segmenter
 from elmo_core.text.text_files import read_sentences
@@ -74,6 +75,7 @@ def make_tokeniser(
 ) -> Tokeniser:
     """Make the tokeniser of texts. lang, words: see `choose_language`. user_dict: a dictionary for jieba."""
     lang = choose_language(lang, texts, words)
+    user_dict = user_dict if isinstance(user_dict, str | Path | None) else as_list(user_dict)
     if user_dict and lang != "zh":
         raise UserError(f"`user_dict` has no effect with the language `{lang}`. Use `zh`, whose words are jieba's.")
     return Tokeniser(lang, Segmenter.from_file(user_dict) if user_dict else None)

@@ -29,8 +29,8 @@ def token_offsets(tokens: Sequence[str], text: str) -> np.ndarray:
     else:
         pieces = [(begin, end, character) for begin, end, plain in _pieces(text) for character in plain]
         tokens = list(map(_plain, tokens))
-    ranges = np.array([piece[:2] for piece in pieces] or [(0, 0)], np.int64)
-    ranges = ranges[_align("".join(tokens), "".join(character for _, _, character in pieces))]  # of the tokens' characters
+    found = _align("".join(tokens), "".join(character for _, _, character in pieces))
+    ranges = np.array([piece[:2] for piece in pieces] or [(0, 0)], np.int64)[found]  # of the tokens' characters
     lengths = np.array([len(token) for token in tokens], np.int64)
     stop = np.cumsum(lengths)
     begin, end = np.append(ranges[:, 0], 0)[stop - lengths], np.append(0, ranges[:, 1])[stop]

@@ -100,10 +100,10 @@ SPACED_DOTS = re.compile(r"(?<!\.)\.(?: \.)+(?![.\w])")
 
 
 def english(paragraph: str) -> Iterator[list[str]]:
-    """Yield the sentences of an English paragraph, each a list of tokens."""
+    """Yield the sentences of an English paragraph, each a list of tokens, in the style of the 1 Billion Word corpus."""
     text = DASH_IN_NUMBER.sub("-", paragraph).replace("–", " - ").translate(ASCII_MARKS).replace("''", '"')
     for sentence in split_english(SPACED_DOTS.sub(lambda dots: dots[0].replace(" ", ""), text)):
-        yield tokenize_english(sentence)
+        yield TOKEN.findall(NEGATION.sub(r" \g<0>", FULL_STOP.sub(_full_stop, sentence)))
 
 
 def split_english(text: str) -> list[str]:
@@ -159,11 +159,6 @@ def _is_missing_space(word: str, marks: str, closed: str, follower: str) -> bool
     if closed or ".." in marks or not (word.isalpha() and word[-2:].islower()):
         return starts and upper
     return starts or (upper and word.islower())
-
-
-def tokenize_english(sentence: str) -> list[str]:
-    """Return the tokens of a sentence, in the style of the 1 Billion Word corpus."""
-    return TOKEN.findall(NEGATION.sub(r" \g<0>", FULL_STOP.sub(_full_stop, sentence)))
 
 
 def _full_stop(match: re.Match) -> str:

@@ -45,7 +45,7 @@ def save_model(
     `save_training`. advice: what to do if weights are not finite.
     """
     arrays = {name: np.asarray(array) for name, array in weights.items()}
-    if names := [name for name, array in arrays.items() if not is_finite(array)]:
+    if names := [name for name, x in arrays.items() if not np.isfinite([x.min(initial=0), x.max(initial=0)]).all()]:
         dtype = arrays[names[0]].dtype
         raise UserError(f"{folder} is not saved: weights are not finite in {dtype}: {join_names(names, 3)}. {advice}")
     settings, *states = training or [None]
@@ -91,6 +91,8 @@ def load_config(folder: Path) -> dict[str, Any]:
     """Load the config.json that `save_config` wrote."""
     path = Path(folder, CONFIG)
     config = disk.read_json(path, "the configuration of the model in this folder")
+    if isinstance(config.get("task"), str):
+        raise UserError(f"{folder} holds a trained {config['task']}, whose ELMo is {config.get('elmo')}. Name that.")
     version = config.pop("format_version", None)
     if type(version) is not int:
         raise UserError(f"{path} is not of an ELMo model: it has no format_version. Name the folder of a model.")
@@ -196,8 +198,3 @@ def fingerprint(weights: Mapping[str, np.ndarray]) -> str:
         digest.update(f"{name} {array.shape} {array.dtype}".encode())
         digest.update(np.ascontiguousarray(array))
     return digest.hexdigest()
-
-
-def is_finite(array: np.ndarray) -> bool:
-    """Whether all values are finite. Checks only the extremes, without a temporary array."""
-    return array.size == 0 or bool(np.isfinite(array.min()) and np.isfinite(array.max()))

@@ -36,14 +36,14 @@ def read_foreign(
     with ExitStack() as stack:
         sources = [stack.enter_context(_unpacked(path, parent)) for path in paths]
         entries = [path for source in sources for path in (sorted(source.rglob("*")) if source.is_dir() else [source])]
-        files = [path for path in entries if path.is_file()]
+        files = [*{path.resolve(): path for path in entries if path.is_file()}.values()]
         return READERS[format_name or _recognise(files)][1](files, vocabulary)
 
 
 @contextmanager
 def _unpacked(path: Path, parent: Path) -> Iterator[Path]:
     """Yield a temporary folder inside `parent` with an archive's files, or the path itself if it is not an archive."""
-    if path.is_dir():
+    if path.is_dir() or path.suffix == ".pkl":  # PyTorch's files are archives, too
         yield path
         return
     check_input(path, "a file, folder or archive of a pretrained model")

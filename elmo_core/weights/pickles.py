@@ -47,6 +47,8 @@ class Array:
 class Tensor:
     """Stands for PyTorch's tensor, a view of a storage. strides: in elements."""
 
+    __setstate__ = None  # a pickle cannot set attributes, of the class either
+
     def __init__(self, storage: tuple[str, np.dtype], offset: int, shape: tuple, strides: tuple, *_: Any):
         self.storage, self.offset, self.shape, self.strides = storage, offset, shape, strides
 

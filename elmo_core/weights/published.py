@@ -83,7 +83,7 @@ def models(language: str | None = None) -> list[PublishedModel]:
     language: only those of a language, by name or code, such as "German" or "de".
     """
     words = {model: re.findall(r"\w+", model.language.lower()) for model in table().values()}
-    return [model for model in words if language is None or str(language).lower() in words[model]]
+    return [model for model in words if {*re.findall(r"\w+", str(language or "").lower())} <= {*words[model]}]
 
 
 def home() -> Path:
@@ -111,20 +111,15 @@ def similar(name: str) -> list[str]:
     return difflib.get_close_matches(name.lower(), table(), n=3, cutoff=0.8)
 
 
-def find(name: str) -> PublishedModel:
-    """Return the model of this name. Raise if there is none."""
-    if name not in table():
-        hint = f"Did you mean {' or '.join(names)}?" if (names := similar(str(name))) else "`elmo.models()` lists all."
-        raise UserError(f"{name} is not a published model. {hint}")
-    return table()[name]
-
-
 def install(name: str, files: str | Path | Sequence[str | Path] = ()) -> Path:
     """Install a published model, unless it is installed, and return its folder.
 
     files: its files, or a folder or archive with them, to use instead of downloads.
     """
-    model = find(name)
+    if name not in table():
+        hint = f"Did you mean {' or '.join(names)}?" if (names := similar(str(name))) else "`elmo.models()` lists all."
+        raise UserError(f"{name} is not a published model. {hint}")
+    model = table()[name]
     local_files = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
     if model.is_installed:
         return model.folder

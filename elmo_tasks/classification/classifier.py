@@ -49,8 +49,8 @@ class Classifier(Task[ClassifierSettings]):
         if n_cut:
             log.warning(f"{format_count(n_cut, 'texts')} cut after {settings.max_seq_len} tokens, see `max_seq_len`.")
         parts = make_parts(data["train"], settings)
-        for name, part in data.items():
-            check_texts(part, parts, name)
+        for part in data.values():
+            check_texts(part, parts)
         return settings, parts, with_dev(data, settings, hold_out)
 
     # The task
@@ -117,7 +117,7 @@ class Classifier(Task[ClassifierSettings]):
 
     def read(self, data: Any) -> list[Text]:
         texts = list(map(self.tokenised, TextReader(self.settings).read(data, "texts")))
-        check_texts(texts, self.parts, "texts")
+        check_texts(texts, self.parts)
         return texts
 
     @overload
@@ -144,9 +144,7 @@ class Classifier(Task[ClassifierSettings]):
 
     def tokenised(self, text: Text) -> Text:
         """The text with its tokens. Raise unless it is a pair if the classifier is of pairs."""
-        if len(text.texts) != 1 + bool(self.parts["pairs"]):
-            expected = "a tuple of two strings" if self.parts["pairs"] else "a string"
-            raise UserError(f"{text.where}: found {text.texts!r:.60}, expected {expected}.")
+        check_sides(text, self.parts["pairs"])
         if tokenise(text, self.tokeniser, self.settings.max_seq_len):
             _warn_once(f"Texts are cut after {self.settings.max_seq_len} tokens, as in training. This is logged once.")
         return text
@@ -156,6 +154,8 @@ def make_parts(train: Sequence[Text], settings: ClassifierSettings) -> dict[str,
     """The classes of training texts, whether these are pairs, and their words, if these are learnt."""
     counts = Counter(text.label for text in train)
     labels = distinct_labels(counts)
+    if counts[train[0].label] == 1 and train[0].where.endswith(":1"):
+        log.warning(f"{train[0].where}: only this line has the label {train[0].label!r:.60}. A header? Set `columns`.")
     log.info(f"classes: {join_names([f'{label} {counts[label]:,}' for label in labels])}")
     words = None
     if settings.word_dim or settings.word_vectors_trainable:
@@ -163,11 +163,17 @@ def make_parts(train: Sequence[Text], settings: ClassifierSettings) -> dict[str,
     return {"labels": labels, "pairs": len(train[0].texts) == 2, "words": words}
 
 
-def check_texts(texts: Sequence[Text], parts: dict[str, Any], name: str) -> None:
-    """Raise unless the texts have known classes, and are pairs or not. name: of the argument."""
+def check_texts(texts: Sequence[Text], parts: dict[str, Any]) -> None:
+    """Raise unless the texts have known classes, and are pairs or not."""
     known = label_ids(parts["labels"])
     for text in texts:
+        check_sides(text, parts["pairs"])
         if text.label not in known:
             raise UserError(f"{text.where}: the label {text.label!r:.60} does not occur in training. Set `columns`?")
-        if len(text.texts) != 1 + parts["pairs"]:
-            raise UserError(f"{text.where}: found {len(text.texts)} texts, expected {1 + parts['pairs']}.")
+
+
+def check_sides(text: Text, pairs: bool) -> None:
+    """Raise unless the text is a pair, or not."""
+    if len(text.texts) != 1 + pairs:
+        expected = "a tuple of two strings" if pairs else "a string (tokens: joined by spaces, with `lang=none`)"
+        raise UserError(f"{text.where}: found {text.texts!r:.60}, expected {expected}.")

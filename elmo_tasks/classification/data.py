@@ -42,8 +42,8 @@ class TextReader:
     """Reads labelled texts, as the settings say."""
 
     def __init__(self, settings: ClassifierSettings):
-        columns = settings.columns
-        self.columns = [str(name) for name in (columns.split(",") if isinstance(columns, str) else columns or ())]
+        columns = settings.columns or ()
+        self.columns = [str(x).strip() for x in (columns.split(",") if isinstance(columns, str) else columns)]
         self.data_format = settings.data_format
         if columns and (len(self.columns) not in (2, 3) or len(set(self.columns)) < len(self.columns)):
             raise UserError(f"`columns` is {columns!r}, expected TEXT,LABEL or, of pairs, TEXT,LABEL,TEXT2.")
@@ -56,13 +56,12 @@ class TextReader:
             for where, record in rows:
                 text, label, *text2 = self._names(record, where)
                 values = [value_of(record, column, where) for column in (text, *text2)]
-                texts.append(as_text(values, where, value_of(record, label, where)))
+                texts.append(as_text(values, where, check_label(value_of(record, label, where), where)))
         else:
-            texts = [as_text(text, where, label) for where, text, label in records.labelled(data, name)]
+            triples = records.labelled(data, name)
+            texts = [as_text(text, where, check_label(label, where)) for where, text, label in triples]
         if not texts:
-            raise UserError(f"{data}: there are no texts.")
-        for text in texts:
-            text.label = check_label(text.label, text.where)
+            raise UserError(f"{data if is_file else name}: there are no texts.")
         return texts
 
     def _records(self, path: Path) -> Iterator[records.Record]:

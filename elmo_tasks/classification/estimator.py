@@ -37,11 +37,15 @@ class ELMoClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Iterable[Any]) -> np.ndarray:
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
 
     def predict_proba(self, X: Iterable[Any]) -> np.ndarray:
         check_is_fitted(self)
         return self.classifier_.predict_proba(X)
+
+    def __sklearn_clone__(self) -> "ELMoClassifier":  # with the same ELMo layer, not a copy of it
+        return type(self)(**self.get_params(deep=False))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

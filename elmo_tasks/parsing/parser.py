@@ -13,7 +13,6 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, join_names, log
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.tokens import Vocabulary
-from elmo_tasks.inputs import Rows
 from elmo_tasks.parsing.data import read_conllu
 from elmo_tasks.parsing.network import MASKED, Batch, ParserNetwork, ParserSettings
 from elmo_tasks.parsing.trees import Score, Tree, allowed_labels, maximum_tree
@@ -60,14 +59,11 @@ class Parser(Task[ParserSettings]):
         return ParserNetwork(self.settings, inputs, self.parts["labels"], self.parts["tags"])
 
     def collate(self, examples: Sequence[Tree]) -> Batch:
-        rows = Rows([tree.tokens for tree in examples])
+        rows = self.rows(examples)
         if not self.network.training:
             return Batch(rows)
-        numbers = [[tree.heads for tree in examples]]
-        for name in ("labels", "tags"):
-            ids = {x: k for k, x in enumerate(self.parts[name])}
-            numbers.append([[ids[x] for x in getattr(tree, name)] for tree in examples])
-        return Batch(rows, *map(rows.padded, numbers))
+        ids = ([[*map(self.parts[x].index, getattr(tree, x))] for tree in examples] for x in ("labels", "tags"))
+        return Batch(rows, *map(rows.padded, ([tree.heads for tree in examples], *ids)))
 
     def decode(self, batch: Batch) -> list[Tree]:
         x, arcs, *views = self.network(batch.rows)

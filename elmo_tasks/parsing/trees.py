@@ -69,7 +69,7 @@ class Tree:
         for k, ((_, end), (begin, _)) in enumerate(pairwise(self.offsets)):
             misc[k] = f"SpaceAfter=No|{misc[k]}" if begin <= end else misc[k]
         for k, (token, last) in enumerate(zip(self.tokens, misc, strict=True), 1):
-            yield "\t".join([str(k), re.sub(r"\s+", "_", token), *"_" * 7, last])
+            yield "\t".join([str(k), re.sub(r"\s+", "_", token) or "_", *"_" * 7, last])
 
     def to_svg(self) -> str:
         """A picture of the arcs above the words."""
@@ -174,7 +174,8 @@ class Score:
 
         heads = are_equal("heads")
         shares = {"uas": heads, "las": heads & are_equal("labels")}
-        shares |= {"upos": are_equal("tags")} if self.predicted[0].tags else {}
+        if self.predicted[0].tags and any(tag != "_" for tree in self.gold for tag in tree.tags):
+            shares["upos"] = are_equal("tags")
         return {name: float(values.mean()) for name, values in shares.items()}
 
     @property

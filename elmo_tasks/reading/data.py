@@ -15,7 +15,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from elmo_core.checks import describe
+from elmo_core.checks import as_list, describe
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks.reading.text import Text, Window, windows
@@ -110,7 +110,8 @@ def _question(value: Any, passage: str, where: str, faults: Counter, require_ans
         return question
     answers = [] if value.get("is_impossible") in (True,) else _field(value, "answers", list | dict, where)
     if isinstance(answers, dict):  # of Hugging Face; its arrays of NumPy become lists
-        columns = [list(answers.get(name, ())) for name in ("text", "answer_start")]
+        columns = (answers.get(name, ()) for name in ("text", "answer_start"))
+        columns = [[values] if as_list(values) is None else as_list(values) for values in columns]
         answers = [{"text": text, "answer_start": start} for text, start in zip_longest(*columns)]
     faults["questions without an answer"] += not answers
     for answer in answers:

@@ -71,8 +71,7 @@ class Reader(Task[ReaderSettings]):
     def prepare(self, train: Sequence[QuestionGroup]) -> None:
         """Count no words: rare ones are not in the vocabulary."""
 
-    def collate(self, examples: Sequence[QuestionGroup]) -> Batch:
-        return make_batch(examples)
+    collate = staticmethod(make_batch)
 
     def decode(self, batch: Batch) -> list[np.ndarray]:
         """The logits (Q, 2, T) of each group's questions and its window's tokens."""
@@ -98,10 +97,7 @@ class Reader(Task[ReaderSettings]):
     @overload
     def answers(self, questions: Iterable[tuple[str, str]], k: int = 1) -> list[list[Answer]]: ...
     def answers(self, questions, k=1):
-        """Return the k best answers to each of several questions, given with its passage. Of an iterator, yield them.
-
-        A passage without words gives no answers.
-        """
+        """Return the k best answers to each (question, passage); none in a blank passage. Of an iterator, yield them."""
         check_number("k", k, 1, integer=True)
         return as_given(questions, "questions", lambda some, _: self._answers(iter(some), k))
 
@@ -116,7 +112,9 @@ class Reader(Task[ReaderSettings]):
 
     def best(self, passages: Sequence[Passage], k: int) -> dict[str, list[Answer]]:
         """The k best answers to each question over all windows of its passage, by its id."""
-        logits = chain.from_iterable(self.predictions(self._groups(passages)))  # of each window and question, (2, T)
+        asked = ((window, passage.texts[1:]) for passage in passages for window in self._windows(passage))
+        groups = chain.from_iterable(question_groups(*pair) for pair in asked)
+        logits = chain.from_iterable(self.predictions(groups))  # of each window and question, (2, T)
         no_answer = self.network.no_answer.sum().item() if self.parts["no_answer"] else None
         answers = {}
         for passage in passages:
@@ -129,11 +127,6 @@ class Reader(Task[ReaderSettings]):
             for question, spans in zip(passage.questions, scores, strict=True):
                 answers[question.id] = best_answers(passage.content, spans, k, no_answer) if n_tokens else []
         return answers
-
-    def _groups(self, passages: Sequence[Passage]) -> Iterator[QuestionGroup]:
-        for passage in passages:
-            for window in self._windows(passage):
-                yield from question_groups(window, passage.texts[1:])
 
     def _windows(self, passage: Passage) -> list[Window]:
         return windows(passage.content, self.settings.max_seq_len, self.settings.doc_stride)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, chain
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -97,9 +97,6 @@ class Answer(NamedTuple):
     end: int
     score: float
 
-    def to_dict(self) -> dict[str, Any]:
-        return self._asdict()
-
 
 def span_scores(logits: np.ndarray, longest: int) -> np.ndarray:
     """Sums (T, longest) of the logits (2, T) of the first and last token of each span of at most `longest` tokens.
@@ -114,8 +111,7 @@ def span_scores(logits: np.ndarray, longest: int) -> np.ndarray:
 def best_answers(text: Text, scores: np.ndarray, k: int, no_answer: float | None = None) -> list[Answer]:
     """The k best of the spans (T, longest) of a text, as `span_scores` orders them, best first. Changes the scores.
 
-    The earliest of equal spans comes first.
-    no_answer: the score of no answer, if there may be none.
+    The earliest of equal spans comes first. no_answer: the score of no answer, if there may be none.
     """
     longest, total = scores.shape[1], np.logaddexp.reduce(scores.ravel(), dtype=np.float64)
     if no_answer is not None:

@@ -61,7 +61,7 @@ class SentenceReader:
 
     def __post_init__(self):
         columns = self.settings.columns
-        self.columns = columns.split(",") if isinstance(columns, str) else columns
+        self.columns = [*map(str.strip, columns.split(","))] if isinstance(columns, str) else columns
         if self.columns is not None and len(self.columns) != 2:
             raise UserError(f"`columns` is {columns!r}, expected two: of the tokens, and of the labels.")
 

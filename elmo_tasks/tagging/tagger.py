@@ -198,7 +198,11 @@ def detect_language(tokens: Sequence[str], lang: str, words: Sequence[str] = ())
     found = choose_language(lang, tokens, words)
     if lang != AUTO or found not in CHINESE:
         return found
-    return "characters" if all(len(token) == 1 for token in tokens if HAN.search(token)) else "zh"
+    if any(len(token) > 1 for token in tokens if HAN.search(token)):
+        return "zh"
+    if words := [token for token in tokens if len(token) > 1]:
+        log.warning(f"Raw text is split into characters, but {words[0]!r:.60} is a token here. Pass lists of tokens.")
+    return "characters"
 
 
 def make_parts(train: Sequence[Sentence], settings: TaggerSettings) -> dict[str, Any]:

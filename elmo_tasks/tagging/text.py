@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from elmo_core.text.offsets import token_offsets
 from elmo_tasks.tagging.scheme import OUTSIDE, spans
@@ -24,9 +24,6 @@ class Span(NamedTuple):
     text: str
     label: str
     score: float
-
-    def to_dict(self) -> dict[str, Any]:
-        return self._asdict()
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -32,6 +33,8 @@ def main(load: Callable[[], Run], predict: Callable) -> None:
     args = parser.parse_args()
     sys.stdin.reconfigure(encoding="utf-8-sig", newline="\n")
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends the program
     run, lines = load(), (line.rstrip("\r\n") for line in sys.stdin)
     try:
         while batch := list(islice(lines, LINES_PER_BATCH)):

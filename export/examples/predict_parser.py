@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import numpy as np
 from model_io import Run, arrays, table, tokenise
 
-from elmo_core.messages import UserError
 from elmo_core.text.offsets import token_offsets
 from elmo_tasks.parsing.trees import Tree, allowed_labels, maximum_tree
 
@@ -13,11 +12,11 @@ from elmo_tasks.parsing.trees import Tree, allowed_labels, maximum_tree
 def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
     """Yield the tokens of each line with their heads, labels and tags; and the same in CoNLL-U, as text."""
     sentences, names = [tokenise(line) for line in lines], list(table("labels.txt"))
-    if not all(sentences):
-        raise UserError(f"{lines[sentences.index([])]!r:.60} has no words.")
     outputs = run(arrays(sentences))
     for line, tokens, arcs, scores, *tags in zip(lines, sentences, *outputs, strict=True):
-        n = len(tokens)
+        if not (n := len(tokens)):
+            yield {}, ""
+            continue
         heads = maximum_tree(arcs[:n, 0, : n + 1])
         scores = np.where(allowed_labels(heads, names), scores[np.arange(n), :, heads], -np.inf)  # (T, R)
         labels = [names[k] for k in scores.argmax(axis=-1)]

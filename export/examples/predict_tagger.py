@@ -22,7 +22,7 @@ def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
         texts.append(Line(text, *(PIECES.split_line(words) if PIECES else (words, words))))
     for line, row in zip(texts, label_ids(run, [line.tokens for line in texts]), strict=True):
         labels = [names[k] for k in row]
-        spans = [span.to_dict() for span in line.spans(labels, SCHEME)]
+        spans = [span._asdict() for span in line.spans(labels, SCHEME)]
         for span in spans:
             del span["score"]  # which the graph does not compute
         columns = "".join(f"{word}\t{label}\n" for word, label in zip(line.words, labels, strict=True))

@@ -22,7 +22,7 @@ from experiments.regions import Baselines, read_items
 PAIRS = [
     {"sentence_good": "the bank", "sentence_bad": "bank the", "kind": "order", "n": 1},
     {"sentence_good": "a river", "sentence_bad": "unheard river", "kind": "word", "n": 1},
-    {"sentence_good": "the river bank", "sentence_bad": "river the bank", "kind": "order", "n": 2},
+    {"sentence_good": "the river bank", "sentence_bad": "river the bank", "kind": "order", "n": 2, "more": "x"},
 ]
 REGIONS = """item\tcondition\tregion\twords\tmore
 1\ta\t1\tthe river\tx
@@ -65,11 +65,12 @@ def test_pairs_are_counted_in_total_and_by_group(model, tmp_path, capsys, name):
     columns = ["sentence_good\tsentence_bad"] + [f"{pair['sentence_good']}\t{pair['sentence_bad']}" for pair in PAIRS]
     lines = columns if name == "pairs.tsv" else map(json.dumps, PAIRS)
     (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    groups = [] if name == "pairs.tsv" else ["--groups", "kind", "n"]
+    groups = [] if name == "pairs.tsv" else ["--groups", "kind", "n", "kind"]
     run(model, "--pairs", tmp_path / name, "--output", tmp_path / "out.tsv", *groups)
     expected = np.array([bits(model, p["sentence_bad"]).sum(0) - bits(model, p["sentence_good"]).sum(0) for p in PAIRS])
     with (tmp_path / "out.tsv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
+    assert [row.get("more") for row in rows] == ([None] * 3 if name == "pairs.tsv" else ["", "", "x"])
     written = [[float(row[name]) for name in ("forward", "backward", "both")] for row in rows]
     np.testing.assert_allclose(written, [[*pair, pair.sum()] for pair in expected], atol=1e-4)
     assert [row["in_vocabulary"] for row in rows] == ["1", "0", "1"]
@@ -103,6 +104,7 @@ def test_a_difference_of_zero_is_no_preference(model):
         ("p.txt", "a b c", "p.txt:2.*tab"),
         ("p.txt", "", "p.txt:2"),
         ("p.txt", "a\t ", "p.txt:2"),
+        ("p.txt", "a b\ta  b", "p.txt:2"),
         ("p.jsonl", "[" * 200_000, "p.jsonl:2"),
     ],
 )
@@ -161,6 +163,11 @@ def test_baselines_are_frequencies_and_ngrams_of_the_corpus(model, tmp_path):
     run(model, *flags)
     with pytest.raises(UserError, match=r"--output .* another flag"):
         run(model, *flags[:-1], tmp_path / "corpus")
+    (tmp_path / "blank").write_text("\n\n", encoding="utf-8")
+    with pytest.raises(UserError, match="blank"):
+        run(model, "--regions", tmp_path / "items.tsv", "--baselines", tmp_path / "blank")
+    with pytest.raises(UserError, match="nofile: there is no such file"):
+        run(model, "--pairs=nofile")
     with (tmp_path / "out.tsv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     found = np.array([[float(row["log_frequency"]), float(row["kneser_ney"])] for row in rows])
@@ -195,6 +202,7 @@ def test_a_long_corpus_gives_each_word_its_own_baseline(tmp_path):
         ("item\tregion\twords\n1\t1\n", "items.tsv:2"),
         ("item\tregion\twords\n1\t1\tthe\tbank\n", "items.tsv:2"),
         ('item\tregion\twords\n1\t1\t"the\n', "items.tsv:"),
+        ('item\tregion\twords\n1\t1\t"the\n1\t2\tbank\n1\t3\t"\n', "items.tsv:4"),
         ("item\tregion\twords\n1\t1\tthe\n2\t1\tthe\n1\t2\tbank\n", "2 places"),
     ],
 )

@@ -121,6 +121,9 @@ def test_without_senses_clusters_are_proposed(tmp_path):
         (name,) = set(names[truth == sense])
         assert re.match(r"[12]: ", name) and tokens[sense] in name
     assert proposed["shares"] == [] and few["senses"] == few["sense"] == []
+    word.vectors[:] = word.vectors[:, :1]  # all equal, as of a word that the model does not know
+    write_page(tmp_path / "page.html", [word], [["a", "bank"]], {"bank": ()})
+    assert data_of(tmp_path / "page.html")["words"][0]["senses"] == []
 
 
 # In a browser

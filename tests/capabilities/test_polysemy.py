@@ -165,8 +165,10 @@ def test_most_similar_words(model, caplog):
     assert len(embedder.most_similar("bank", topn=3)) == 3 and not caplog.records
     embedder.most_similar("unheard")
     assert [record.levelname for record in caplog.records] == ["WARNING"] and "unheard" in caplog.text
+    of_words = ELMoEmbedder((tiny.random_bilm(input="word"), Vocabulary(tiny.WORDS)))
+    assert [word for word, _ in of_words.most_similar("bank", words=["unheard", "river"])] == ["river"]
     with pytest.raises(UserError, match="'unheard'"):
-        ELMoEmbedder((tiny.random_bilm(input="word"), Vocabulary(tiny.WORDS))).most_similar("unheard")
+        of_words.most_similar("unheard")
     for word, words in ((["bank"], None), ("bank", "river")):
         with pytest.raises(TypeError, match=r"bank|river"):
             embedder.most_similar(word, words=words)

@@ -567,6 +567,11 @@ def test_mixes_equal_the_reference(model, layer_norm):
         desired = reference.scalar_mix(expected, scalars, gamma, layer_norm)
         assert_close([row[: len(s)] for row, s in zip(mixed.numpy(), SENTENCES, strict=True)], desired, 5e-5)
         assert not (mixed.numpy() * (1 - mask.numpy()[:, :, None])).any()
+    (pooled,), _ = ELMo(model, dropout=0.0, layer_norm=layer_norm, pool="mean")(SENTENCES)
+    means = [array.mean(axis=1, keepdims=True) for array in expected if array.size]
+    found = [row[None] for row, s in zip(pooled.numpy(), SENTENCES, strict=True) if s]
+    assert_close(found, reference.scalar_mix(means, np.zeros(3), 1.0, layer_norm), 5e-5)
+    assert not any(row.any() for row, s in zip(pooled.numpy(), SENTENCES, strict=True) if not s)
 
 
 OF_LAYERS = {  # the output of an untrained ELMo, from all layers (3, n, 2P)
@@ -593,6 +598,10 @@ def test_chosen_layers_are_the_same_computed_and_cached(model, monkeypatch, mess
         layer.cache([*SENTENCES, SENTENCES[0]], share * n_bytes / 1e9)
         assert f"cached in {where}" in messages()
         monkeypatch.setattr(layer.bilm, "sentences", None)  # nothing is computed again
+        layer.trainable = True
+        with pytest.raises(TypeError, match="callable"):  # but if the biLM is trained
+            layer(SENTENCES)
+        layer.trainable = False
     close = {"atol": 1e-3, "rtol": 1e-3} if "16" in where else {"atol": 1e-5}
     for sentences, desired in ((SENTENCES, expected), (SENTENCES[2:3], expected[2:3])):
         (_, output), mask = layer(sentences)

@@ -45,7 +45,7 @@ def test_it_tags_as_the_library_does(tmp_path, monkeypatch):
     settings = TaggerSettings(lang="en", epochs=1, hidden_dim=4, word_dim=4)
     tagger = Tagger.train(sentences, labels, settings=settings, save_dir=tmp_path / "tagger")
     app = service(monkeypatch, tmp_path / "tagger", "tag")
-    expected = [[span.to_dict() for span in spans] for spans in tagger.spans(TEXTS)]
+    expected = [[span._asdict() for span in spans] for spans in tagger.spans(TEXTS)]
     assert call(app, "POST", "/", {"texts": TEXTS}) == (200, expected)
     assert call(app, "GET", "/health") == (200, {"status": "ok"})
     for texts in ("a", [1], ["a" * 10_001], ["a"] * 65, None):

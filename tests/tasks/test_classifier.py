@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from sklearn import metrics
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -143,8 +144,9 @@ def test_labels_come_back_as_they_went_in():
     assert train(TEXTS, [label == "art" for label in LABELS]).predict(["the painter"]) == [True]
     with pytest.raises(UserError, match="zz"):
         classifier.score(TEXTS, ["zz"] * len(TEXTS))
-    with pytest.raises(UserError, match="two or more"):
-        train(TEXTS, [1] * len(TEXTS))
+    for labels, word in (([1] * len(TEXTS), "two or more"), ([1, "1", 2] * 20, "strings")):
+        with pytest.raises(UserError, match=word):
+            train(TEXTS, labels)
 
 
 def test_tables_and_no_epochs():
@@ -154,6 +156,15 @@ def test_tables_and_no_epochs():
     assert classifier.scores["epoch"] == 0 and classifier.score(rows) == classifier.scores["dev"]["accuracy"]
     with pytest.raises(UserError, match="columns"):
         train(rows, None)
+    with pytest.raises(TypeError, match="row 1: found None"):
+        train([rows[0], None], None, settings)
+
+
+def test_a_header_of_other_names_is_noticed(tmp_path, messages):
+    rows = "".join(f"{text}\t{label}\n" for text, label in zip(TEXTS, LABELS, strict=True))
+    (tmp_path / "train.tsv").write_text(f"评论\t类别\n{rows}", encoding="utf-8")
+    train(tmp_path / "train.tsv", None, replace(SETTINGS, epochs=0), dev=(TEXTS, LABELS))
+    assert "train.tsv:1: only this line has the label '类别'" in messages()
 
 
 def test_predictions_are_those_of_the_text_alone(small_weights):
@@ -285,6 +296,11 @@ def test_the_estimator(small_weights):
     assert ELMoClassifier(**options).fit(TEXTS, spaced).score(TEXTS, spaced) > 0.7
     with pytest.raises(TypeError, match="epochs"):
         ELMoClassifier(epoch=3)
+    with pytest.raises(NotFittedError):
+        ELMoClassifier().predict(TEXTS)
+    layer = ELMo(small_weights["char"], 0, layers="concat", pool="mean", dropout=0.0)
+    cross_val_score(ELMoClassifier(**{**options, "elmo": layer, "epochs": 1}), TEXTS, LABELS, cv=2)
+    assert len(layer.cached) == len(set(TEXTS))
     numbers = ELMoClassifier(**options).fit(np.array(TEXTS), np.array([label == "art" for label in LABELS]).astype(int))
     assert numbers.predict(TEXTS[:1]).dtype.kind == "i"
 

@@ -60,7 +60,8 @@ def test_the_converters_of_the_page(tmp_path):
     for block in re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S):
         exec(block, functions)
     values = [{"value": {"start": 0, "end": 3, "labels": ["PER"]}}, {"value": {"choices": ["x"]}}]
-    task = {"data": {"text": "Ann ran."}, "annotations": [{"result": values}]}
+    skipped, relation = {"was_cancelled": True, "result": []}, {"type": "relation"}
+    task = {"data": {"text": "Ann ran."}, "annotations": [skipped, {"result": [*values, relation]}]}
     (made,) = functions["from_label_studio"]([task])
     tokens = {"tokens": ["Ann", "ran", "."], "labels": ["B-PER", "O", "O"]}
     expected = SentenceReader(TaggerSettings(lang="en")).read([tokens], "sentences")

@@ -90,6 +90,7 @@ def test_scores_of_hand_worked_trees():
     tree = Tree(list("abcd"), [2, 0, 2, 2], ["amod", "root", "nmod", "punct"], ["D", "V", "N", "N"])
     score = Score([gold, gold], [tree, gold])
     assert score.to_dict() == {"uas": 7 / 8, "las": 6 / 8, "upos": 7 / 8, "words": 8}
+    assert "upos" not in Score([replace(gold, tags=["_"] * 4)], [tree]).to_dict()
 
 
 MISTAKES = [  # a change of WHOLE, a word of the message

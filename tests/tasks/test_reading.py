@@ -142,6 +142,8 @@ def test_squads_form_and_hugging_faces_are_read(read, messages):
         assert read(values) == read_passages(flat)
     (one,) = read(flat)
     assert one.text == TEXT and one.questions[2] == Question("c", "", ["北京"], [4])
+    one = {**qa("a", "北京"), "context": TEXT, "answers": {"text": "北京", "answer_start": 4}}
+    assert questions_of(read([one]))[0].answers == ["北京"]
     nearest = questions_of(read(squad(qa("a", "住在", 13), qa("b", "住在", 5))))
     assert [question.answer_starts for question in nearest] == [[TEXT.rindex("住在")], [TEXT.index("住在")]]
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import convert
-from elmo import ELMo
+from elmo import ELMo, ELMoEmbedder
+from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
 from elmo_tasks import Classifier, Tagger, TaggerSettings, ready
 from elmo_tasks import task as tasks
@@ -188,6 +189,11 @@ def test_labels_come_back_as_they_went_in():
             assert tagger.evaluate(SENTENCES, strings) == tagger.evaluate(SENTENCES, labels)
 
 
+def test_a_word_among_characters_is_warned_of(messages):
+    train([["我", "用", "iPhone", "。"]] * 20, [["O", "O", "B-X", "O"]] * 20, replace(SETTINGS, epochs=0), dev=None)
+    assert "split into characters, but 'iPhone' is a token" in messages()
+
+
 def test_labels_of_another_kind_are_warned_of(messages):
     tagger = train(settings=replace(SETTINGS, epochs=1))
     assert tagger.evaluate(SENTENCES, [[len(label) for label in row] for row in LABELS])["f1"] == 0
@@ -228,6 +234,9 @@ def test_tables():
         train(rows, None, dev=rows)
     with pytest.raises(TypeError, match="expected a list"):
         tagger.predict({"words": SENTENCES})
+    for wrong, found in (((row for row in rows), "generator"), ((SENTENCES, None), "None")):
+        with pytest.raises(TypeError, match=f"found {found}.*list of dictionaries"):
+            train(wrong, None)
 
 
 def test_word_vectors_that_have_changed_are_not_resumed(tmp_path):
@@ -246,4 +255,10 @@ def test_a_layer_that_the_settings_do_not_describe(small_weights, options):
 
 def test_without_epochs(tmp_path):
     tagger = train(settings=replace(SETTINGS, epochs=0), save_dir=tmp_path / "t")
+    (tmp_path / "t" / ".DS_Store").touch()
+    tagger.save(tmp_path / "t", overwrite=True)
+    draws = [(Tagger(tmp_path / "t"), paddle.rand([1]).item()) for _ in range(2)]
+    assert draws[0][1] != draws[1][1]  # of the program's own generator
+    with pytest.raises(UserError, match="a trained tagger"):
+        ELMoEmbedder(tmp_path / "t")
     assert tagger.scores["epoch"] == 0 and Tagger(tmp_path / "t").predict(SENTENCES) == tagger.predict(SENTENCES)

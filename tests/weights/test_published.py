@@ -136,6 +136,7 @@ def test_models_are_listed_without_a_network(server, capsys):
     assert not any(model.is_installed for model in elmo.models()) and "German" in repr(elmo.models("de")[0])
     convert.main(["list", "--language=German"])
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()][::2] == ["name", "manylangs-german"]
+    assert [model.name for model in elmo.models("Norwegian Bokmål")] == ["manylangs-norwegian-bokmal"]
     with pytest.raises(UserError, match="Klingon"):
         convert.main(["list", "--language=Klingon"])
     assert not server.requests
