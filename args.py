@@ -5,6 +5,7 @@ import dataclasses
 import difflib
 import inspect
 import math
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -110,8 +111,8 @@ def _filters(text: str) -> tuple[tuple[int, int], ...]:
 
 
 COUNT = {"type": partial(_number, setting(1, minimum=1)), "metavar": "N"}
-FILE = {"type": Path, "metavar": "FILE"}
-DIR = {"type": Path, "metavar": "DIR"}
+FILE = {"type": lambda text: Path(os.path.expanduser(text)), "metavar": "FILE"}  # noqa: PTH111  never raises
+DIR = {**FILE, "metavar": "DIR"}
 CHECKPOINT = "checkpoint, a folder (its latest checkpoint), or a published model's name"
 COMMON = {  # flags of several scripts
     "device": {"default": "auto", "help": "auto, cpu, gpu or gpu:N"},
@@ -188,9 +189,11 @@ def options(function: Callable, args: argparse.Namespace) -> dict:
 
 
 def _report(kind: type[BaseException], error: BaseException, trace) -> None:
-    """Print a UserError of the imports, for example about the version of Paddle, without a traceback."""
+    """Print a UserError of the imports, for example about the version of Paddle, or Ctrl-C, without a traceback."""
     if issubclass(kind, UserError):
         print(f"error: {error}", file=sys.stderr)
+    elif issubclass(kind, KeyboardInterrupt):
+        print("interrupted", file=sys.stderr)
     else:
         sys.__excepthook__(kind, error, trace)
 

@@ -275,6 +275,7 @@ main() {
             return 0
             ;;
         --keep) keep_archive=yes ;;
+        --dir=?*) directory="${1#*=}" ;;
         --dir)
             [ $# -ge 2 ] || { usage >&2 && fail "--dir needs a folder." || return 2; }
             [ -n "$2" ] || { usage >&2 && fail "--dir is empty: expected a folder." || return 2; }

@@ -77,8 +77,7 @@ def text(args: argparse.Namespace) -> None:
     seconds, tokens = time.perf_counter() - start, report.tokens.total()
     size = f"{format_count(report.lines, 'lines')}, {format_count(tokens, 'tokens')}"
     log.info(f"{size} in {seconds:.0f} s, {tokens / seconds:,.0f} per second.")
-    dropped = ", ".join(f"{n:,} {why}" for why, n in sorted(report.dropped.items()) if n)
-    log.info(f"left out: {dropped or 'nothing'}.")
+    log.info(f"left out: {report.reasons or 'nothing'}.")
     for part, n in report.shards.items():
         size = f"{format_count(report.sentences[part], 'sentences')}, {format_count(report.tokens[part], 'tokens')}"
         log.info(f"{args.output / part}: {size} in {format_count(n, 'shards')}.")

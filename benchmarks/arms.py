@@ -126,6 +126,10 @@ def main() -> None:
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="further settings of the task")
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
+    setup = {name: str(getattr(args, name)) for name in ("task", "elmo", "set")}
+    if (file := args.output / "setup.json").exists() and disk.read_json(file, "settings") != setup:
+        raise UserError(f"{args.output} has results of other settings, see {file}. Name another folder.")
+    disk.write_json(file, setup)
     given = [arm for arm in ARMS if arm != "tuned" and not lacking(args, arm)]
     for seed, arm in itertools.product(args.seeds, args.arms or given):
         if missing := lacking(args, arm):

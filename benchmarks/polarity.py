@@ -51,6 +51,10 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     args = parse()
+    if not args.runs and not (args.data_dir and args.results):
+        raise UserError("give --data_dir and --results, or --runs.")
+    if args.against and len(args.against) != len(args.runs or [args.results]):
+        raise UserError("--against needs as many results as there are others, which are compared in pairs.")
     if not args.runs:
         args.runs = [args.results]
         searched = {name: getattr(args, name) for name in SEARCHED}

@@ -111,7 +111,7 @@ def table_records(data: Any, name: str) -> Iterator[Record]:
     rows = data.to_dict("records") if hasattr(data, "iloc") else data.to_dicts() if hasattr(data, "to_dicts") else data
     for k, row in enumerate(rows):
         if not isinstance(row, Mapping):
-            raise TypeError(f"`{name}`, row {k}: found {describe(row)}, expected a dictionary. Is this a single split?")
+            raise TypeError(f"`{name}`, row {k}: found {describe(row)}, expected a dictionary. Is it a DatasetDict?")
         yield f"{name}, row {k}", row
 
 
@@ -151,7 +151,7 @@ def distinct_labels(labels: Iterable[Label]) -> list[Label]:
     """The labels, each once and in order, numbers first. Raise unless there are two or more."""
     distinct = sorted(set(labels), key=lambda label: (isinstance(label, str), label))
     if len({*map(str, distinct)}) < len(distinct):
-        raise UserError(f"the labels {distinct!r:.60} are integers and the same as strings. Make all of them strings.")
+        raise UserError(f"the labels {distinct!r:.60} differ only in type, as 1 and '1'. Make all of them strings.")
     if len(distinct) < 2:
         raise UserError(f"all labels are {distinct[0]!r:.60}, expected two or more. Are the columns right?")
     return distinct

@@ -108,7 +108,7 @@ class Task(Generic[S]):
             found = f"a trained {values['task']}" if values else "no trained model"
             names = f" or a name: {join_names(list(ready))}" if ready else ""
             raise UserError(f"{folder} holds {found}, expected a trained {self.name}{names}.")
-        tensors, source, pretrained = read_tensors(folder / WEIGHTS), values.get(ELMO), None
+        (tensors, _), source, pretrained = read_tensors(folder / WEIGHTS), values.get(ELMO), None
         try:
             if source is not None:
                 if source != f"{ELMO}/" and source not in published.table():

@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 
 import elmo
 from elmo_core.config import differences
-from elmo_core.files.tensors import join_arrays, read_metadata, read_tensors, split_arrays, write_tensors
+from elmo_core.files.tensors import join_arrays, read_tensors, split_arrays, write_tensors
 from elmo_core.machine import versions
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, bar, format_duration, log
@@ -160,7 +160,8 @@ class State:
 
     def load(self, file: Path) -> None:
         """Restore what `save` has written, and score the best epoch again."""
-        values = join_arrays(json.loads(read_metadata(file)["state"]), read_tensors(file))
+        arrays, metadata = read_tensors(file)
+        values = join_arrays(json.loads(metadata["state"]), arrays)
         weights = self.task.trained_weights()
         check_identity(file.parent, values["identity"], self.task.identity)
         elmo.set_weights(weights, values["best"], str(file))

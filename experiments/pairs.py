@@ -24,8 +24,8 @@ def read_pairs(path: Path, groups: Sequence[str] = ()) -> list[dict]:
         except ValueError:
             pair = None
         match pair:
-            case {"sentence_good": str(x), "sentence_bad": str(y)} if x.split() != y.split() and {*groups} <= {*pair}:
-                is_pair = x.strip() and y.strip()
+            case {"sentence_good": str(x), "sentence_bad": str(y), **more} if {*groups} <= {*more, *FIELDS}:
+                is_pair = len({x.strip(), y.strip(), ""}) == 3
             case _:
                 is_pair = False
         if not is_pair:

@@ -7,7 +7,7 @@ import importlib.util
 import json
 import platform
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +66,5 @@ def _programs(names: Iterable[str]) -> dict[str, str]:
 
 def _table(arrays: Mapping[str, Mapping[str, Any]]) -> str:
     """The rows of a table of inputs or outputs."""
-    return "\n".join(f"| `{name}` | {_shape(spec['shape'])} | {spec['meaning']} |" for name, spec in arrays.items())
-
-
-def _shape(dims: Sequence[int | str]) -> str:
-    return f"({', '.join(map(str, dims))})"
+    rows = ((name, ", ".join(map(str, spec["shape"])), spec["meaning"]) for name, spec in arrays.items())
+    return "\n".join(f"| `{name}` | ({shape}) | {meaning} |" for name, shape, meaning in rows)

@@ -49,23 +49,21 @@ class Options:
     nfkc: bool = setting(False, "NFKC instead of NFC: full-width letters become ASCII")
     min_tokens: int = setting(2, "drop shorter sentences", minimum=1)
     max_tokens: int = setting(500, "drop longer sentences", minimum=1)
-    shards: int = setting(
-        10, "files in train/; training holds one in memory at a time", below=501, minimum=1
-    )  # all open at once
+    shards: int = setting(10, "files in train/; training holds one in memory at a time", below=501, minimum=1)
     dev_fraction: float = setting(0.0, "fraction of the documents that goes to dev/", below=1)
     dev_split: str = setting("random", "which documents go to dev/", choices=("random", "last"))
     seed: int = setting(0, "random seed", below=2**32)
 
     def __post_init__(self):
         if self.lang == "none" and self.nfkc:
-            raise UserError("nfkc has no effect with lang='none', which only splits text at white space.")
+            raise UserError("`nfkc` has no effect with `lang=none`, which only splits text at white space.")
         if self.dev_split == "last" and not self.dev_fraction:
-            raise UserError("dev_split='last' needs a dev_fraction, for instance 0.01.")
+            raise UserError("`dev_split=last` needs a `dev_fraction`, for instance 0.01.")
         with suppress(LookupError, UnicodeError):
             if b"\n".decode(self.encoding) == "\n":
                 return
         raise UserError(
-            f"encoding {self.encoding}: expected one of Python's that ends lines as ASCII does, such as gb18030. "
+            f"`encoding` {self.encoding}: expected one of Python's that ends lines as ASCII does, such as gb18030. "
             "Convert other files with iconv first."
         )
 
@@ -96,6 +94,10 @@ class Report:
     shards: Counter = field(default_factory=Counter)
     dropped: Counter = field(default_factory=Counter)  # by reason
 
+    @property
+    def reasons(self) -> str:
+        return ", ".join(f"{n:,} {why}" for why, n in sorted(self.dropped.items()) if n)
+
 
 Result = tuple[dict[str, list[str]], Report]
 
@@ -105,7 +107,7 @@ def make_corpus(inputs: Iterable[str | Path], output: Path, options: Options, pr
 
     inputs: files, plain or gzip, globs, and folders (recursive).
     """
-    disk.check_output_folder("output", output)
+    disk.check_output_folder("`output`", output)
     paths = list(dict.fromkeys(chain.from_iterable(text_files(name, recursive=True) for name in inputs)))
     texts = chain.from_iterable(batch.decoded(options.encoding) for batch in batches(paths))
     tokeniser = make_tokeniser(options.lang, texts, user_dict=options.user_dict)
@@ -256,8 +258,9 @@ class _Shards:
 def _check_part(name: str, report: Report) -> None:
     n = report.sentences[name]
     if not n and name == "dev":
-        raise UserError("nothing was held out: dev_fraction is too small for so few documents.")
+        raise UserError("nothing was held out: `dev_fraction` is too small for so few documents.")
     if not n:
-        raise UserError("there are no sentences for training. Expected files with text, and a small dev_fraction.")
+        dropped = f" Left out: {report.reasons}." if report.reasons else ""
+        raise UserError(f"there are no sentences for training. Expected text, and a small `dev_fraction`.{dropped}")
     if n < report.shards[name]:
         raise UserError(f"too few sentences ({n}) for {report.shards[name]} shards. Use fewer shards.")

@@ -30,7 +30,7 @@ from pretraining.run_folder import RunFolder
 from pretraining.schedule import Timer, learning_rate
 
 OPTIMIZERS = {"adagrad": Adagrad, "adam": Adam}
-WHEN = "10,000, an epoch, or ten minutes, whichever comes first"
+WHEN = "10,000, an epoch, or ten minutes, whichever comes first, in at most a tenth of the time"
 SAVE, EVALUATE, STOP = 1, 2, 4  # requests of ranks: STOP is more than the others together
 
 
@@ -61,9 +61,7 @@ class PretrainingSettings(FixedSettings):
     epochs: int = setting(10, "training epochs", minimum=1)
     max_steps: int = setting(0, "total steps (default: those of the epochs)", minimum=1)
     log_freq: int = setting(100, "steps between log lines", minimum=1)
-    eval_freq: int = setting(
-        0, f"steps between evaluations (default: {WHEN}, in at most a tenth of the time)", minimum=1
-    )
+    eval_freq: int = setting(0, f"steps between evaluations (default: {WHEN})", minimum=1)
     patience: int = setting(0, "stop after N evaluations without improvement", minimum=1)
     accumulate: int = setting(1, "batches per update (gradient accumulation), to save memory", minimum=1)
     save_freq: int = setting(0, f"steps between checkpoints (default: {WHEN})", minimum=1)
@@ -109,9 +107,9 @@ class Trainer:
         if not source:
             progress.set_total(settings.max_steps, settings.epochs)
             return
+        moments, saved = checkpoint.load_training(source)
         before = checkpoint.load_config(source)["training"]
         changes = changed_settings(source, before, self.fixed_settings, settings.allow_changes)
-        moments, saved = checkpoint.load_training(source)
         progress.restore(saved, changes, self.stream, self.ranks)
         if "optimizer" not in changes:
             self.optimizer.set_state_dict(moments)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from elmo_core.files import disk
 from elmo_core.messages import UserError, join_names, log
-from elmo_core.text.text_files import read_lines
 from elmo_core.weights import checkpoint
 
 LOG = "log.jsonl"
@@ -22,6 +21,8 @@ UNFINISHED = re.compile(rf"\.(\d+|{re.escape(checkpoint.NAMES)}|{re.escape(LOG)}
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Make the folder and hold its lock: one process at a time uses it."""
+    if checkpoint.exists(folder):
+        raise UserError(f"--save_dir {folder} is the folder of a model. Name another, for the checkpoints of this run.")
     disk.check_output("--save_dir", folder / LOG)
     folder.mkdir(parents=True, exist_ok=True)
     with disk.locked(folder / ".lock"):
@@ -33,15 +34,13 @@ def check(folder: Path, source: Path | None, overwrite: bool) -> None:
 
     source: the checkpoint that the run resumes from.
     """
-    if checkpoint.exists(folder):
-        raise UserError(f"--save_dir {folder} is the folder of a model. Name another, for the checkpoints of this run.")
     checkpoint.read_names(folder)
-    numbered = [path for path in folder.iterdir() if checkpoint.is_step(path.name) and not checkpoint.exists(path)]
+    numbered = [path for path in folder.iterdir() if checkpoint.is_step(path.name) and not checkpoint.is_own(path)]
     others = [path.name for path in numbered if int(path.name) > _resumed_step(folder, source)]
     if (folder / LOG).exists() and (folder / LOG).stat().st_size and not _read_log(folder):
         others.append(LOG)
     if others:
-        raise UserError(f"--save_dir {folder} has {join_names(others)}, of no run. Rename it, or name another folder.")
+        raise UserError(f"--save_dir {folder} has {join_names(others)}, not only of a run. Rename it, or name another.")
     if (steps := _of_another_run(folder, source)) and not overwrite:
         raise UserError(
             f"--save_dir {folder} holds checkpoints of an earlier run: {join_names([*map(str, steps)])}. Continue it with "
@@ -57,6 +56,7 @@ def _of_another_run(folder: Path, source: Path | None) -> list[int]:
 
 def _resumed_step(folder: Path, source: Path | None) -> int:
     """The last step whose checkpoint belongs to this run, if it resumes from this folder; otherwise -1."""
+    source = source.resolve() if source and not checkpoint.is_step(source.name) else source
     is_here = source and source.parent.samefile(folder) and checkpoint.is_step(source.name)
     return int(source.name) if is_here else -1
 
@@ -76,7 +76,7 @@ class RunFolder:
             checkpoint.delete(self.path / str(other))
         for path in self.path.iterdir():
             if UNFINISHED.fullmatch(path.name):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         lines = _read_log(self.path) if checkpoint.steps(self.path) else []
         with disk.atomic_write(self.path / LOG) as file:
             for line in lines:
@@ -106,9 +106,9 @@ class RunFolder:
 
 
 def _read_log(folder: Path) -> list[dict]:
-    """Read log.jsonl, skipping a line that a kill has cut short."""
+    """Read log.jsonl, skipping what a kill has cut short, or a loss of power filled with zeros."""
     path, lines = folder / LOG, []
-    for text in read_lines(path) if path.exists() else ():
+    for text in path.read_bytes().split(b"\n") if path.exists() else ():
         with suppress(ValueError, RecursionError):
             lines.append(json.loads(text))
     return [line for line in lines if isinstance(line, dict) and "event" in line and type(line.get("step")) is int]

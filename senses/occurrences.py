@@ -155,7 +155,7 @@ def _labels_in(corpus: Corpus, path: Path | None, senses: Senses) -> dict[Locati
     """The senses in files of the corpus. Warn about the others; raise if there are only others."""
     names = Counter(file.name for file in corpus.paths)
     if twice := [name for name, *_ in senses if names[name] > 1]:
-        raise UserError(f"{path}: the corpus has {names[twice[0]]} files of the name {twice[0]}. Rename them.")
+        raise UserError(f"{path}: the corpus has {names[twice[0]]} files named {twice[0]}. Rename them.")
     labels = {location: sense for location, sense in senses.items() if location[0] in names}
     if senses and not labels:
         files = join_names(sorted({name for name, *_ in senses}), 5)

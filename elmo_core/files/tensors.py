@@ -30,14 +30,14 @@ def write_tensors(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mappin
         file.write(content)
 
 
-def read_tensors(path: Path) -> dict[str, np.ndarray]:
-    """Read all arrays. Raises a UserError if the file is damaged or has no checksum."""
+def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Read all arrays, and the texts by name. Raises a UserError if the file is damaged or has no checksum."""
     with _opened(path) as file:
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dict
         metadata = file.metadata() or {}
     if metadata.pop(CHECKSUM, None) != _checksum(arrays, metadata):
         raise _damage(path, "the checksum is wrong")
-    return arrays
+    return arrays, metadata
 
 
 def split_arrays(values: Any) -> tuple[dict[str, np.ndarray], Any]:
@@ -67,12 +67,6 @@ def join_arrays(values: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     if values.keys() == {ARRAY}:
         return arrays[values[ARRAY]]
     return {key: join_arrays(part, arrays) for key, part in values.items()}
-
-
-def read_metadata(path: Path) -> dict[str, str]:
-    """Read the texts by name, the checksum among them."""
-    with _opened(path) as file:
-        return file.metadata() or {}
 
 
 @contextmanager

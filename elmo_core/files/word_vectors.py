@@ -30,8 +30,8 @@ def load_word_vectors(path: Path, limit: int | None = None):
         vectors = KeyedVectors.load_word2vec_format(
             str(path), binary=binary, limit=limit, no_header=not has_header, encoding=encoding
         )
-        if not len(vectors) or not np.isfinite(vectors.vectors).all():
-            raise ValueError("it has no words, or values that are not finite")
+        if not vectors.vectors.size or not np.isfinite(vectors.vectors).all():
+            raise ValueError("it has no words, no values, or values that are not finite")
     if repeated := len(vectors.index_to_key) - len(vectors.key_to_index):  # gensim leaves zero rows at the end
         log.warning(f"{path}: ignoring {format_count(repeated, 'repeated words')}, except the first of each.")
         del vectors.index_to_key[-repeated:]

@@ -77,7 +77,7 @@ def compare(embedder, good: Sequence[Sequence[str]], bad: Sequence[Sequence[str]
 def most_similar(embedder, word: str, topn: int = 10, words: Sequence[str] | None = None) -> list[tuple[str, float]]:
     """The words nearest to a word by the cosine of their context-free vectors, as in gensim, nearest first.
 
-    words: to choose from; default the model's vocabulary. A word outside it is compared by its characters.
+    words: to choose from; default the model's vocabulary. Words outside it: by their characters; of a word model, left out.
     """
     check_number("topn", topn, 1, integer=True)
     words = embedder.words if words is None else words

@@ -94,10 +94,6 @@ class Optimizer:
     def _tensors(self, name: str) -> list[paddle.Tensor]:
         return [self.weights[name], *(self._state[f"{name}_{moment}_0"] for moment in self.MOMENTS)]
 
-    def _apply(self, name: str, gradient, lr, weight, *moments) -> None:
-        """Update `weight`, all of it or some rows, and its moments in place."""
-        raise NotImplementedError
-
 
 class Adagrad(Optimizer):
     """Adagrad. On CPUs, compiled loops clip and update in one pass over the memory, on all threads."""

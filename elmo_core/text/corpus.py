@@ -12,7 +12,7 @@ from elmo_core.files import disk
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.language import warn_if_unreadable
 from elmo_core.text.text_files import blocks, split_lines, text_files
-from elmo_core.text.tokens import BOS, EOS, Vocabulary
+from elmo_core.text.tokens import BOS, EOS, UNK, Vocabulary
 
 ANNOUNCE_BYTES = 1 << 28  # counting takes long enough to be announced
 
@@ -106,5 +106,5 @@ def _count(text: str, vocabulary: Vocabulary | None) -> Counts:
     )
     if vocabulary:
         counts.looked_up = len(tokens)
-        counts.unknown = len(tokens) - sum(map(vocabulary.index.__contains__, tokens))
+        counts.unknown = len(tokens) - sum(map(vocabulary.index.__contains__, tokens)) + tokens.count(UNK)
     return counts

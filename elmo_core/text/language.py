@@ -17,7 +17,7 @@ CHOICES = (AUTO, *LANGUAGES)
 KANA = re.compile("[\u3041-\u30ff]")
 LETTERS = re.compile(r"[^\W\d_]+")
 UNSPLIT = re.compile(r"[^\W\d_][.?!]\s*$")
-SAMPLE = 10_000  # texts or tokens that are looked at
+SAMPLE, LONGEST = 10_000, 500  # texts or tokens that are looked at, and characters of each
 UNSEGMENTED = "Is the text segmented into words? `preprocess.py text`, jieba.lcut or encode_texts does that."
 
 
@@ -28,7 +28,7 @@ def recognise(texts: Iterable[str], words: Sequence[str] = ()) -> str:
     characters among the texts' words is enough, otherwise half. Other texts are cut as those of the ELMo were.
     """
     of_elmo, has_characters = _language_of_words("\n".join(words[:SAMPLE]))
-    of_texts = _language(" ".join(islice(texts, SAMPLE)), 0.1 if of_elmo == "zh" else 0.5)
+    of_texts = _language(" ".join(text[:LONGEST] for text in islice(texts, SAMPLE)), 0.1 if of_elmo == "zh" else 0.5)
     if of_texts == "zh" and has_characters:
         return "characters"
     if of_texts == "zh" or of_elmo in (None, "zh"):
@@ -56,7 +56,7 @@ def _language(text: str, chinese: float) -> str | None:
 
 def choose_language(lang: str, texts: Iterable[str], words: Sequence[str] = ()) -> str:
     """Return `lang`; if it is "auto", the texts' language. Warns if it does not suit them. words: see `recognise`."""
-    texts = list(islice(texts, SAMPLE))
+    texts = [text[:LONGEST] for text in islice(texts, SAMPLE)]
     found = recognise(texts, words)
     if lang == AUTO:
         log.info(f"language      {found}, recognised by the text")
@@ -75,7 +75,7 @@ def make_tokeniser(
 ) -> Tokeniser:
     """Make the tokeniser of texts. lang, words: see `choose_language`. user_dict: a dictionary for jieba."""
     lang = choose_language(lang, texts, words)
-    user_dict = user_dict if isinstance(user_dict, str | Path | None) else as_list(user_dict)
+    user_dict = as_list(user_dict) or user_dict  # of an array, its items
     if user_dict and lang != "zh":
         raise UserError(f"`user_dict` has no effect with the language `{lang}`. Use `zh`, whose words are jieba's.")
     return Tokeniser(lang, Segmenter.from_file(user_dict) if user_dict else None)

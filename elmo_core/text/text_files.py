@@ -69,7 +69,8 @@ def decode(data: bytes, path: Path, line: int, encoding: str = "UTF-8") -> str:
         likely = _likely_encoding(data)
         if likely != "UTF-8":
             looks = f"It looks like {likely}. " if likely else ""
-            advice = f"{looks}Convert it with iconv -f {likely or 'NAME'} -t utf-8; preprocess.py text has --encoding."
+            own = "." if likely == "UTF-16" else "; preprocess.py text has --encoding."
+            advice = f"{looks}Convert it with iconv -f {likely or 'NAME'} -t utf-8{own}"
         elif codecs.lookup(encoding).name == "utf-8":
             advice = "The text is damaged: a character is incomplete. Create it again, or repair it with iconv -c."
         else:
@@ -107,8 +108,7 @@ def parse_json(text: str) -> Any:
 
 
 def split_lines(text: str) -> list[str]:
-    lines = text.split("\n")  # splitlines would also split at characters that are white space within a line
-    return lines if lines[-1] else lines[:-1]
+    return text.removesuffix("\n").split("\n") if text else []  # splitlines also splits at other characters
 
 
 def read_lines(path: str | Path | None) -> Iterator[str]:

@@ -78,10 +78,9 @@ class Vocabulary:
         tokens: or a Counter of them.
         """
         counts = tokens if isinstance(tokens, Counter) else Counter(tokens)
-        words = [word for word, n in counts.items() if n >= min_count and word not in SPECIAL_TOKENS]
-        words = [word for word in words if word.split() == [word]]
+        words = [x for x, n in counts.items() if n >= min_count and x not in SPECIAL_TOKENS and x.split() == [x]]
         words.sort(key=lambda word: (-counts[word], word))
-        return cls([*SPECIAL_TOKENS, *words][:max_size])
+        return cls([*SPECIAL_TOKENS, *words][: max_size and max(max_size, len(SPECIAL_TOKENS))])
 
     @staticmethod
     def is_vocabulary_file(path: Path) -> bool:

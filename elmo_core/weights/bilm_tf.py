@@ -183,7 +183,7 @@ def _section(path: Path, values: dict[str, Any], name: str) -> dict[str, Any]:
 def write_bilm_tf(folder: Path, config: ELMoConfig, params: Mapping[str, np.ndarray]) -> None:
     """Write options.json and weights.hdf5 into the folder; HDF5 verifies its checksums when they are read."""
     if config.input not in ("char", "word") or config.alphabet != "bytes":
-        raise UserError(f"input {config.input}, alphabet {config.alphabet}: bilm-tf has only char of bytes, and word.")
+        raise UserError(f"{config.input} input, alphabet {config.alphabet}: bilm-tf has only char (of bytes) and word.")
     disk.write_json(folder / OPTIONS, options(config), indent=2)
     with disk.atomic_write(folder / WEIGHTS, "wb") as target, h5py.File(target.name, "w") as file:
         for item in layout(config, "softmax.weight" in params):

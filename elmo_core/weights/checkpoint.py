@@ -12,6 +12,7 @@ A folder is written under a temporary name, synced and renamed. None is ever cha
 """
 
 import hashlib
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from elmo_core.files import disk
-from elmo_core.files.tensors import join_arrays, read_metadata, read_tensors, split_arrays, write_tensors
+from elmo_core.files.tensors import join_arrays, read_tensors, split_arrays, write_tensors
 from elmo_core.messages import UserError, join_names
 from elmo_core.text.characters import CodePoints
 
@@ -68,7 +69,7 @@ def save_training(folder: Path, optimizer: Mapping[str, Any], progress: Mapping[
 
 def load_params(folder: Path) -> dict[str, np.ndarray]:
     """Load the weights of a model, {name: array}."""
-    return read_tensors(folder / WEIGHTS)
+    return read_tensors(folder / WEIGHTS)[0]
 
 
 def load_training(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -76,8 +77,8 @@ def load_training(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     path = folder / PROGRESS
     if not path.exists():
         raise UserError(f"{folder} has only weights, and no training to resume. `finetune_from` starts from them.")
-    arrays = read_tensors(folder / OPTIMIZER)
-    if read_metadata(folder / OPTIMIZER).get(PROGRESS) != disk.sha256(path):
+    arrays, metadata = read_tensors(folder / OPTIMIZER)
+    if metadata.get(PROGRESS) != disk.sha256(path):
         raise UserError(f"{path} is damaged, or not of the same training as {OPTIMIZER}. Copy the folder again.")
     return arrays, join_arrays(disk.read_json(path, "the progress of a training"), arrays)
 
@@ -92,7 +93,8 @@ def load_config(folder: Path) -> dict[str, Any]:
     path = Path(folder, CONFIG)
     config = disk.read_json(path, "the configuration of the model in this folder")
     if isinstance(config.get("task"), str):
-        raise UserError(f"{folder} holds a trained {config['task']}, whose ELMo is {config.get('elmo')}. Name that.")
+        elmo = f"Its ELMo is {config['elmo']}: name that." if config.get("elmo") else "It has no ELMo."
+        raise UserError(f"{folder} holds a trained {config['task']}, expected an ELMo. {elmo}")
     version = config.pop("format_version", None)
     if type(version) is not int:
         raise UserError(f"{path} is not of an ELMo model: it has no format_version. Name the folder of a model.")
@@ -113,12 +115,17 @@ def exists(folder: Path) -> bool:
     return (folder / WEIGHTS).is_file()
 
 
+def is_own(folder: Path) -> bool:
+    """Whether the folder is a model and has no other files."""
+    return exists(folder) and all(path.name in FILES for path in folder.iterdir())
+
+
 def resolve(path: str | Path) -> Path:
     """Return the folder of a model, given by itself, or by the folder of a run (the latest) and a step or name in it.
 
     As in the published scripts, `checkpoints/10000.pdparams` is the same as `checkpoints/10000`.
     """
-    path = Path(path)
+    path = Path(os.path.expanduser(path))  # noqa: PTH111  never raises
     if path.is_file():
         raise UserError(f"{path} is a file, expected a model's folder. convert.py imports those of other programs.")
     if path.suffix == ".pdparams":
@@ -163,8 +170,10 @@ def prune(run: Path, keep: int) -> None:
 
 
 def delete(folder: Path) -> None:
-    """Delete a model: its folder or, if that has files of others, only its own files."""
-    if all(path.name in FILES for path in folder.iterdir()):
+    """Delete a model: its folder or, if that has files of others, only its own files; of a link, only the link."""
+    if folder.is_symlink():
+        folder.unlink()
+    elif is_own(folder):
         hidden = disk.temporary_name(folder)  # a kill leaves the whole model, or none
         disk.rename(folder, hidden)
         shutil.rmtree(hidden)

@@ -59,7 +59,7 @@ class Tensor:
 
 ADMITTED = {
     "collections.OrderedDict": OrderedDict,
-    "_codecs.encode": lambda text, _encoding="latin1": text.encode("latin1"),  # bytes, in protocol 2
+    "_codecs.encode": str.encode,  # bytes, in protocol 2
     "numpy.dtype": Type,
     "numpy.ndarray": "ndarray",
     **{f"numpy.{core}.multiarray._reconstruct": Array for core in ("core", "_core")},  # NumPy 1 and 2

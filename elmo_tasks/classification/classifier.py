@@ -154,7 +154,7 @@ def make_parts(train: Sequence[Text], settings: ClassifierSettings) -> dict[str,
     """The classes of training texts, whether these are pairs, and their words, if these are learnt."""
     counts = Counter(text.label for text in train)
     labels = distinct_labels(counts)
-    if counts[train[0].label] == 1 and train[0].where.endswith(":1"):
+    if counts[train[0].label] == 1 and train[0].where.endswith((".tsv:1", ".tsv.gz:1")):
         log.warning(f"{train[0].where}: only this line has the label {train[0].label!r:.60}. A header? Set `columns`.")
     log.info(f"classes: {join_names([f'{label} {counts[label]:,}' for label in labels])}")
     words = None
@@ -175,5 +175,5 @@ def check_texts(texts: Sequence[Text], parts: dict[str, Any]) -> None:
 def check_sides(text: Text, pairs: bool) -> None:
     """Raise unless the text is a pair, or not."""
     if len(text.texts) != 1 + pairs:
-        expected = "a tuple of two strings" if pairs else "a string (tokens: joined by spaces, with `lang=none`)"
+        expected = "a tuple of two strings" if pairs else "a string. Join tokens with spaces, and set `lang=none`"
         raise UserError(f"{text.where}: found {text.texts!r:.60}, expected {expected}.")

@@ -201,7 +201,7 @@ def detect_language(tokens: Sequence[str], lang: str, words: Sequence[str] = ())
     if any(len(token) > 1 for token in tokens if HAN.search(token)):
         return "zh"
     if words := [token for token in tokens if len(token) > 1]:
-        log.warning(f"Raw text is split into characters, but {words[0]!r:.60} is a token here. Pass lists of tokens.")
+        log.warning(f"Text is split into characters, but a token such as {words[0]!r:.60} is longer. Pass tokens.")
     return "characters"
 
 

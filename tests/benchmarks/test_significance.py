@@ -107,7 +107,7 @@ def test_arms_are_trained_once_and_compared(tmp_path, monkeypatch, capsys, small
     run(arms, monkeypatch, *flags, *chosen)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines if "seeds  " not in line] and "2 seeds and 12 texts" in "".join(lines)
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.json")}
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*-*.json")}
     run(arms, monkeypatch, *flags, *chosen)
     assert len(before) == 4 and {path: path.stat().st_mtime_ns for path in before} == before
 

@@ -104,7 +104,7 @@ def test_a_difference_of_zero_is_no_preference(model):
         ("p.txt", "a b c", "p.txt:2.*tab"),
         ("p.txt", "", "p.txt:2"),
         ("p.txt", "a\t ", "p.txt:2"),
-        ("p.txt", "a b\ta  b", "p.txt:2"),
+        ("p.txt", "a b\ta b ", "p.txt:2"),
         ("p.jsonl", "[" * 200_000, "p.jsonl:2"),
     ],
 )

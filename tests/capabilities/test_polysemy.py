@@ -1,6 +1,7 @@
 """run_polysemy.py: the sample's senses, nearest occurrences, mistakes."""
 
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -302,3 +303,7 @@ def test_senses_of_another_corpus_are_explained(model, corpus, printed, tmp_path
     senses = write_senses(tmp_path / "senses.tsv", LABELS, file="other.txt")
     with pytest.raises(UserError, match=r"other\.txt.* text\.txt"):
         printed(model, corpus, f"--senses={senses}")
+    (tmp_path / "again").mkdir()
+    shutil.copy(corpus, tmp_path / "again")
+    with pytest.raises(UserError, match="2 files named text"):
+        printed(model, f"{tmp_path}/**/text.txt", f"--senses={write_senses(tmp_path / 'senses.tsv', LABELS)}")

@@ -319,6 +319,8 @@ def test_what_is_left_out_is_counted(tmp_path, caplog):
     )
     for part in ("8 lines, 6 tokens", *left_out):
         assert part in caplog.text
+    with pytest.raises(UserError, match=r"no sentences for training.* 4 sentences of fewer than 9 tokens"):
+        text(source, tmp_path / "none", "--max_tokens", 5, "--min_tokens", 9, "--shards", 1)
 
 
 def test_the_line_of_an_undecodable_byte_is_named_from_another_process(tmp_path, monkeypatch):
@@ -383,6 +385,8 @@ def test_vocabulary_is_sorted_by_frequency_then_token(tmp_path):
     assert vocab(tmp_path, corpus, "--min_count", 2) == [*special, "a", "b", "中"]  # a file given twice counts once
     assert vocab(tmp_path, corpus, "--max_size", 5) == [*special, "a", "b"]
     assert vocab(tmp_path, corpus, "--max_size", 50) == vocab(tmp_path, corpus)
+    with pytest.raises(UserError, match="room for no word"):
+        vocab(tmp_path, corpus, "--max_size", 2)
 
 
 def test_vocabulary_reports_coverage(tmp_path, caplog):
@@ -400,6 +404,9 @@ def test_vectors_of_a_corpus(tmp_path, monkeypatch, name):
     run("vectors", "c.txt", "--output", name, "--dimensions", 7, "--seed", 1)
     found = load_word_vectors(Path(name))
     assert found.vector_size == 7 and sorted(found.index_to_key) == sorted(["the", "cat", "dog", "sat", "中", "文"])
+    Path("words.txt").write_text("the\ncat\n", encoding="utf-8")
+    with pytest.raises(UserError, match="no values"):
+        load_word_vectors(Path("words.txt"))
 
 
 def test_the_script_from_raw_text_to_vocabulary(tmp_path, caplog):

@@ -477,7 +477,7 @@ def test_a_line_of_the_log_that_a_kill_has_cut_is_dropped(corpus, tmp_path):
     argv = runs.flags(corpus, tmp_path, max_steps=10, resume=True)
     runs.pretrain(argv)
     with (tmp_path / "log.jsonl").open("ab") as file:
-        file.write(b'{"event": "trai')
+        file.write(b'{"event": "trai' + bytes(60))  # and power was lost
     runs.pretrain([*argv, "--max_steps=15"])
     assert [line["step"] for line in runs.log_lines(tmp_path, "training")] == [5, 10, 15]
 
@@ -537,6 +537,22 @@ def test_an_earlier_run_is_not_overwritten_by_accident(corpus, tmp_path):
     runs.pretrain([*argv, "--overwrite"], stop_at=2)
     assert checkpoint.steps(tmp_path) == [2]
     assert [line["step"] for line in runs.log_lines(tmp_path, "start")] == [0]
+    (tmp_path / "2" / "notes").touch()
+    with pytest.raises(UserError, match="has 2, not only of a run"):
+        run_pretrain.main([*argv, "--overwrite"])
+    assert checkpoint.steps(tmp_path) == [2]
+
+
+def test_a_checkpoint_that_is_a_link_or_has_no_training(corpus, finished, tmp_path):
+    argv = runs.flags(corpus, tmp_path / "run", keep=1, save_freq=1)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "30").symlink_to(finished / "30")
+    runs.pretrain([*argv, "--resume", "--max_steps=33"])
+    assert checkpoint.steps(tmp_path / "run")[-1] == 33 and checkpoint.exists(finished / "30")
+    weights = shutil.copytree(finished / "30", tmp_path / "weights")
+    (weights / checkpoint.PROGRESS).unlink()
+    with pytest.raises(UserError, match="no training to resume"):
+        run_pretrain.main([*runs.flags(corpus, tmp_path / "other"), f"--init_from_ckpt={weights}"])
 
 
 def test_files_of_the_user_survive(corpus, tmp_path):
@@ -573,7 +589,8 @@ def test_a_folder_with_other_files_in_our_places_is_not_used(corpus, tmp_path, n
     for flag in ("--overwrite", "--resume"):
         with pytest.raises(UserError, match=re.escape(str(tmp_path))):
             run_pretrain.main([*runs.flags(corpus, tmp_path), flag])
-    assert content(tmp_path) == {tmp_path / name: b'{"mine": "yes"}', tmp_path / ".lock": b""}
+    lock = {} if name == "model.safetensors" else {tmp_path / ".lock": b""}  # nothing is written beside a model
+    assert content(tmp_path) == {tmp_path / name: b'{"mine": "yes"}', **lock}
 
 
 def test_what_killed_runs_have_left_is_removed(corpus, tmp_path):
