@@ -174,6 +174,6 @@ def check_texts(texts: Sequence[Text], parts: dict[str, Any]) -> None:
 
 def check_sides(text: Text, pairs: bool) -> None:
     """Raise unless the text is a pair, or not."""
-    if len(text.texts) != 1 + pairs:
+    if len(text.texts) != 1 + bool(pairs):
         expected = "a tuple of two strings" if pairs else "a string. Join tokens with spaces, and set `lang=none`"
         raise UserError(f"{text.where}: found {text.texts!r:.60}, expected {expected}.")
