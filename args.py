@@ -5,7 +5,6 @@ import dataclasses
 import difflib
 import inspect
 import math
-import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from elmo_core.config import PRESETS, ELMoConfig
+from elmo_core.files import disk
 from elmo_core.messages import UserError, with_commands
 from elmo_core.settings import PRECISION, PRECISIONS, expected, setting
 from elmo_core.text.tokenise import LANGUAGES
@@ -111,7 +111,7 @@ def _filters(text: str) -> tuple[tuple[int, int], ...]:
 
 
 COUNT = {"type": partial(_number, setting(1, minimum=1)), "metavar": "N"}
-FILE = {"type": lambda text: Path(os.path.expanduser(text)), "metavar": "FILE"}  # noqa: PTH111  never raises
+FILE = {"type": disk.user_path, "metavar": "FILE"}
 DIR = {**FILE, "metavar": "DIR"}
 CHECKPOINT = "checkpoint, a folder (its latest checkpoint), or a published model's name"
 COMMON = {  # flags of several scripts

@@ -52,7 +52,7 @@ def read_records(
 
 def _read_values(path: Path, is_one: bool) -> Iterator[tuple[str, Any]]:
     """Yield the items of an array or, unless the whole file is one value, the values of lines."""
-    lines, as_one = read_lines(path), ""
+    lines, more = read_lines(path), ""
     if is_one:
         lines = list(lines)
         try:
@@ -61,15 +61,13 @@ def _read_values(path: Path, is_one: bool) -> Iterator[tuple[str, Any]]:
             yield from ((f"{path}: object {k}", item) for k, item in items)
             return
         except ValueError as error:  # an object per line, in a file that is called .json
-            as_one = f" or one array or object ({error})"
-    for number, line in enumerate(lines, 1):
+            more = f" or one array or object ({error})"
+    for k, line in enumerate(lines, 1):
         if line.strip():
             try:
-                yield f"{path}:{number}", parse_json(line)
+                yield f"{path}:{k}", parse_json(line)
             except ValueError as error:
-                raise UserError(
-                    f"{path}:{number}: invalid JSON ({error}), expected an object per line{as_one}."
-                ) from error
+                raise UserError(f"{path}:{k}: invalid JSON ({error}), expected an object per line{more}.") from error
 
 
 def _read_table(path: Path, names: Sequence[str] | None, unnamed: Sequence[str]) -> Iterator[Record]:

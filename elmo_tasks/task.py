@@ -43,7 +43,7 @@ from elmo_tasks.inputs import BILM, FileVectors, PretrainedELMo, Rows, TokenInpu
 from elmo_tasks.ready import ready_made
 from elmo_tasks.records import is_table
 from elmo_tasks.settings import Settings
-from elmo_tasks.trainer import STATE, Progress, check_identity, digest, fit, hold_out, training_identity
+from elmo_tasks.trainer import ELMO_DIGEST, STATE, Progress, check_identity, digest, fit, hold_out, training_identity
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -100,7 +100,7 @@ class Task(Generic[S]):
 
         device: auto, cpu, gpu or gpu:N. precision: of ELMo's products: float32, bfloat16 or auto.
         """
-        folder, ready = Path(folder).expanduser(), {path.name: path for path in ready_made(self.name)}
+        folder, ready = disk.user_path(folder), {path.name: path for path in ready_made(self.name)}
         values = read_config(folder)
         if values is None and str(folder) in ready:
             values = read_config(folder := ready[str(folder)])
@@ -115,6 +115,8 @@ class Task(Generic[S]):
                     raise UserError(f"{ELMO} is {source!r:.60}, expected a model's name or {ELMO}/.")
                 pretrained = PretrainedELMo.load(folder / ELMO if source == f"{ELMO}/" else published.install(source))
             self._restore(values, tensors, pretrained, device, precision)
+            if self.identity and self.identity[ELMO_DIGEST] != self.elmo_digest():
+                raise UserError(f"{ELMO}, {source}, has other weights than the ELMo of its training.")
         except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
             reason = error if isinstance(error, UserError | TypeError) else f"{type(error).__name__} {error}"
             raise UserError(f"{folder / CONFIG}: {reason} Copy the folder again, or train again.") from error
@@ -200,7 +202,7 @@ class Task(Generic[S]):
         progress: called with the scores of each epoch; False: no bar.
         """
         if save_dir is not None:
-            check_folder(Path(save_dir).expanduser(), cls.name, overwrite, resume)
+            check_folder(disk.user_path(save_dir), cls.name, overwrite, resume)
         elif overwrite or resume:
             raise UserError("`overwrite=True` and `resume=True` have no effect without `save_dir`.")
         settings = settings or cls.settings_type()
@@ -235,7 +237,7 @@ class Task(Generic[S]):
         if self.pretrained is None:
             log.info("training without ELMo")
         with runtime.on_device(self.device):
-            self.identity = training_identity(self, data) if folder else None
+            self.identity = training_identity(self, data)
             if resume and folder and (folder / CONFIG).exists() and not list(folder.glob(STATE.format("*"))):
                 finished = type(self)(folder, self.device, self.precision)
                 check_identity(folder, finished.identity or {}, self.identity)
@@ -291,6 +293,11 @@ class Task(Generic[S]):
         is_tuned, state = self.settings.elmo_trainable, self.network.state_dict()
         weights = {id(weight): (name, weight) for name, weight in state.items()}  # Paddle's LSTMs name theirs twice
         return {name: weight for name, weight in weights.values() if is_tuned or not name.startswith(BILM)}
+
+    def elmo_digest(self) -> str:
+        """A digest of the weights of a frozen ELMo; of nothing, if there is none."""
+        layer = None if self.settings.elmo_trainable else self.network.inputs.elmo
+        return digest(weight.numpy() for weight in (layer.bilm.parameters() if layer else []))
 
     def _set(self, settings: Any, parts: dict[str, Any], pretrained, vectors, device: str, precision="float32") -> None:
         self.scores, self._lock, self.device = {}, threading.RLock(), runtime.device_name(device)
@@ -438,7 +445,7 @@ def training_folder(
     cls: type[Task], save_dir: str | Path, overwrite: bool = False, resume: bool = False
 ) -> Iterator[Path]:
     """Check, make and lock the folder of a model that is about to be trained."""
-    folder = Path(save_dir).expanduser()
+    folder = disk.user_path(save_dir)
     check_folder(folder, cls.name, overwrite, resume)
     folder.mkdir(parents=True, exist_ok=True)
     with disk.locked(folder / LOCK):

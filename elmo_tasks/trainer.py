@@ -27,6 +27,7 @@ from elmo_tasks.settings import TrainingSettings
 HELD_OUT = 0.1  # share of the training data that replaces a missing dev set
 PROGRESS_SECONDS = 20  # between log lines within an epoch
 STATE = "training-{}.safetensors"  # in the model's folder, of each `fit`
+ELMO_DIGEST = "ELMo's weights"  # in a training's identity
 Task = Any  # an `elmo_tasks.task.Task`, whose module imports this one
 Progress = Callable[[dict[str, Any]], object]  # receives the scores of each epoch
 
@@ -224,13 +225,10 @@ class WeightAverage:
 
 def training_identity(task: Task, data: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """Describe what a resumed training must share: the settings, and digests of the data, ELMo and the word vectors."""
-    elmo_layer, is_tuned = task.network.inputs.elmo, task.settings.elmo_trainable
-    weights = elmo_layer.bilm.parameters() if elmo_layer and not is_tuned else []
     sources = {f"{name} data": (repr(example).encode() for example in part) for name, part in data.items()}
-    sources["ELMo's weights"] = (weight.numpy() for weight in weights)
     sources["word vectors"] = [task.vectors.table, *map(str.encode, task.vectors.words)] if task.vectors else ()
     digests = {name: digest(parts) for name, parts in sources.items()}
-    return json.loads(json.dumps({**task.settings.to_dict(), **digests}))
+    return json.loads(json.dumps({**task.settings.to_dict(), **digests, ELMO_DIGEST: task.elmo_digest()}))
 
 
 def check_identity(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:

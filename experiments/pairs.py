@@ -23,12 +23,9 @@ def read_pairs(path: Path, groups: Sequence[str] = ()) -> list[dict]:
             pair = parse_json(line) if is_json else dict(zip(FIELDS, line.split("\t"), strict=True))
         except ValueError:
             pair = None
-        match pair:
-            case {"sentence_good": str(x), "sentence_bad": str(y), **more} if {*groups} <= {*more, *FIELDS}:
-                is_pair = len({x.strip(), y.strip(), ""}) == 3
-            case _:
-                is_pair = False
-        if not is_pair:
+        sentences = [pair.get(field) for field in FIELDS] if isinstance(pair, dict) else []
+        distinct = {sentence.strip() for sentence in sentences if isinstance(sentence, str)} - {""}
+        if len(distinct) < 2 or not {*groups} <= {*pair}:
             raise UserError(f"{path}:{number}: found {line!r:.60}, expected {wanted}.")
         pairs.append(pair)
     if not pairs:

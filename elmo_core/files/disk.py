@@ -14,6 +14,11 @@ from typing import IO, Any
 from elmo_core.messages import UserError, log
 
 
+def user_path(path: str | Path) -> Path:
+    """The path, with ~ and ~user as their homes, if there are such users."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111  Path.expanduser raises
+
+
 def check_input(path: Path, expected: str, flag: str = "") -> None:
     """Raise unless the path is a file. expected: describes it in the error message."""
     if not path.is_file():

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from elmo_core.files import streams
+from elmo_core.files import disk, streams
 from elmo_core.messages import UserError, join_names, log
 
 UTF16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
@@ -21,9 +21,7 @@ MAX_LINE = 1 << 26  # bytes
 
 def text_files(source: str | Path, recursive: bool = False) -> list[Path]:
     """The files of a path, a folder or a glob, sorted, without hidden ones. recursive: include a folder's subfolders."""
-    path = Path(source)
-    with suppress(RuntimeError):  # no such user, hence no such file
-        path = path.expanduser()
+    path = disk.user_path(source)
     if path.is_file():
         return [path]
     pattern = str(Path(glob.escape(str(path)), "**" if recursive else "*") if path.is_dir() else path)

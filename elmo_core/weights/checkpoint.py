@@ -12,7 +12,6 @@ A folder is written under a temporary name, synced and renamed. None is ever cha
 """
 
 import hashlib
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -125,7 +124,7 @@ def resolve(path: str | Path) -> Path:
 
     As in the published scripts, `checkpoints/10000.pdparams` is the same as `checkpoints/10000`.
     """
-    path = Path(os.path.expanduser(path))  # noqa: PTH111  never raises
+    path = disk.user_path(path)
     if path.is_file():
         raise UserError(f"{path} is a file, expected a model's folder. convert.py imports those of other programs.")
     if path.suffix == ".pdparams":

@@ -9,7 +9,7 @@ from typing import overload
 import numpy as np
 
 from elmo_core.checks import check_sentence
-from elmo_core.machine.runtime import paddle
+from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, join_names, log
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.tokens import Vocabulary
@@ -42,11 +42,10 @@ class Parser(Task[ParserSettings]):
         texts = [" ".join(tree.tokens) for tree in data["train"]]
         settings, _ = resolve_language(settings, texts, pretrained)
         data = with_dev(data, settings)
-        train = data["train"]
-        parts = {name: sorted({x for tree in train for x in getattr(tree, name)}) for name in ("labels", "tags")}
+        parts = {key: sorted({x for tree in data["train"] for x in getattr(tree, key)}) for key in ("labels", "tags")}
         if settings.with_tags and parts["tags"] == ["_"]:
             raise UserError("`with_tags`: UPOS is _ in all of the training data, expected parts of speech.")
-        parts["words"] = Vocabulary.frequent(token for tree in train for token in tree.tokens).words
+        parts["words"] = Vocabulary.frequent(token for tree in data["train"] for token in tree.tokens).words
         where = {label: tree.where for trees in data.values() for tree in reversed(trees) for label in tree.labels}
         if unknown := [f"{label} ({where[label]})" for label in sorted(where.keys() - set(parts["labels"]))]:
             log.warning(f"labels that do not occur in training, and cannot be predicted: {join_names(unknown, 5)}.")
@@ -70,10 +69,9 @@ class Parser(Task[ParserSettings]):
         arcs = paddle.nn.functional.log_softmax(arcs, axis=-1).numpy()  # (B, T, T + 1)
         lengths = batch.rows.lengths.tolist()
         heads = batch.rows.padded(maximum_tree(row[:n, : n + 1]) for row, n in zip(arcs, lengths, strict=True))
-        scores = self.network.label_scores(*views, heads)
         names = self.parts["labels"]
-        allowed = paddle.to_tensor(allowed_labels(heads, names))
-        scores = paddle.where(allowed, scores, paddle.full_like(scores, MASKED))
+        mask = (MASKED * ~allowed_labels(heads, names)).astype(np.float32)
+        scores = self.network.label_scores(*views, heads) + to_tensor(mask)
         labels = paddle.nn.functional.log_softmax(scores, axis=-1).numpy()  # (B, T, R)
         probabilities = np.exp(np.take_along_axis(arcs, heads[..., None], -1)[..., 0] + labels.max(axis=-1))
         tags = self.network.tags(x).numpy().argmax(axis=-1) if self.network.tags else None

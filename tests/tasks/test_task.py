@@ -11,6 +11,7 @@ import pytest
 
 import convert
 from elmo import ELMo, ELMoEmbedder
+from elmo_core.files.tensors import read_tensors, write_tensors
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
 from elmo_tasks import Classifier, Tagger, TaggerSettings, ready
@@ -90,6 +91,11 @@ def test_a_trained_model_is_complete(tmp_path, elmo, request):
         assert tagger.evaluate(*DATA) == trained.scores["test"]
         assert list(tagger.spans(iter(["Anna lives in Paris."]))) == trained.spans(["Anna lives in Paris."])
     assert repr(loaded) == f"Tagger('{folder}')"
+    if elmo:
+        tensors, metadata = read_tensors(folder / "elmo/model.safetensors")
+        write_tensors(folder / "elmo/model.safetensors", {name: 2 * x for name, x in tensors.items()}, metadata)
+        with pytest.raises(UserError, match="other weights than the ELMo"):
+            Tagger(folder)
 
 
 def test_a_ready_made_model_has_a_name(tmp_path, monkeypatch, capsys):
