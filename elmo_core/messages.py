@@ -14,7 +14,7 @@ COMMANDS = {  # of the command `elmo`: the script and what it does
     "pretrain": ("run_pretrain", "pretrain ELMo on a corpus"),
     "eval": ("run_eval", "compute the perplexity of held-out text"),
     "surprisal": ("run_eval", "the same: surprisal of words and sentences, minimal pairs, regions of experiments"),
-    "embed": ("run_embed", "write the vectors of a text or a vocabulary to HDF5"),
+    "embed": ("run_embed", "write the vectors of a text to HDF5"),
     "polysemy": ("run_polysemy", "show the senses of a word in context"),
     "tag": ("run_tag", "train taggers, tag text"),
     "finetune": ("run_finetune", "train classifiers of texts and text pairs, classify"),
