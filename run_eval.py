@@ -215,7 +215,7 @@ def write_pairs(args: argparse.Namespace, embedder: elmo.ELMoEmbedder) -> None:
     tokenise = make_tokeniser(args, (pair["sentence_good"] for pair in pairs), embedder)
     comparisons = embedder.compare(*([tokenise(pair[side]) for pair in pairs] for side in FIELDS))
     with output(args.output) as file:
-        names = list(dict.fromkeys(chain.from_iterable(pairs)))
+        names = [name for name in dict.fromkeys(chain.from_iterable(pairs)) if name not in Comparison._fields]
         table(file).writerow([*names, *Comparison._fields])
         for pair, comparison in zip(pairs, comparisons, strict=True):
             values = [f"{value:.6f}" for value in comparison[:3]]
@@ -230,7 +230,9 @@ def write_pairs(args: argparse.Namespace, embedder: elmo.ELMoEmbedder) -> None:
 
 def write_regions(args: argparse.Namespace, embedder: elmo.ELMoEmbedder, corpus: Corpus | None) -> None:
     """Write the surprisal of every region."""
-    items = read_items(args.regions, make_tokeniser(args, read_lines(args.regions), embedder))
+    items = read_items(args.regions, lambda texts: make_tokeniser(args, texts, embedder))
+    if corpus:
+        language.choose_language("none", lines_of(corpus))  # warns of raw text
     baselines = Baselines(corpus, embedder.vocabulary) if corpus else None
     surprisals = embedder.iter_surprisal(item.tokens for item in items)
     with script.output(args.output) as file:

@@ -169,9 +169,7 @@ def check_ranks(ranks: Ranks, settings: dict) -> None:
     expected, *others = ranks.gather(settings)
     for rank, other in enumerate(others, 1):
         if different := differences(expected, other):
-            raise UserError(
-                f"rank {rank} differs from rank 0: {'; '.join(different.values())}. Give them the same command and files."
-            )
+            raise UserError(f"rank {rank} differs from rank 0: {'; '.join(different.values())}. Start all alike.")
 
 
 def log_summary(args: argparse.Namespace, trainer: Trainer, device: str, n_files: int) -> None:

@@ -84,7 +84,7 @@ class ELMoSettings(Settings):
     elmo_l2_coef: float = setting(0.001, "penalty on the weights of mixed layers", needs="elmo", group="ELMo")
     elmo_trainable: bool = setting(False, "fine-tune ELMo", needs="elmo", group="ELMo")
     elmo_lr: float = setting(0.0002, "learning rate of ELMo", above=0, needs="elmo_trainable", group="ELMo")
-    cache_gb: float = setting(4.0, "memory for a frozen ELMo's layers; if too little, they are computed each epoch", group="ELMo")
+    cache_gb: float = setting(4.0, "memory for a frozen ELMo's layers; too little: computed each epoch", group="ELMo")
 
 
 @dataclass(frozen=True, kw_only=True)

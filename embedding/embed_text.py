@@ -116,18 +116,15 @@ def _write_parts(embedder: "ELMoEmbedder", text: Path, parts: Mapping[int, Path]
     """Write the vectors of windows, given by number."""
     line, began, done = 0, time.perf_counter(), 0
     windows = sentence_windows(read_sentences(text), BATCHES_PER_WINDOW * embedder.batch_size)
-    for number, sentences in enumerate(
-        tqdm(windows, total=settings["windows"], unit=" windows", disable=None, leave=False)
-    ):
+    progress = tqdm(windows, total=settings["windows"], unit=" windows", disable=None, leave=False)
+    for number, sentences in enumerate(progress):
         if number in parts:
             with disk.atomic_write(parts[number], "wb") as file, _create(file.name, settings) as hdf5:
                 _write_window(embedder, line, sentences, hdf5)
             done += sum(map(len, sentences))
         line += len(sentences)
     seconds = time.perf_counter() - began
-    log.info(
-        f"embedded      {format_count(done, 'tokens')} in {format_duration(seconds)}, {done / seconds:,.0f} tokens/s"
-    )
+    log.info(f"embedded      {done:,} tokens in {format_duration(seconds)}, {done / seconds:,.0f} tokens/s")
     if embedder.oov_share:
         log.warning(f"{text}: {embedder.oov_share:.1%} of the tokens are outside the model's vocabulary.")
 

@@ -1,5 +1,6 @@
 """Minimal pairs: does a language model prefer the better one of two sentences?"""
 
+import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,18 +11,21 @@ from elmo_core.network.surprisal import Comparison
 from elmo_core.text.text_files import parse_json, read_lines
 
 FIELDS = "sentence_good", "sentence_bad"
+ROUNDING = 1e-3  # bits between equal sentences in different batches
 
 
 def read_pairs(path: Path, groups: Sequence[str] = ()) -> list[dict]:
-    """Read *.jsonl or *.json, an object with FIELDS and groups on each line; or two columns of text, the FIELDS."""
-    is_json, pairs = {".json", ".jsonl"} & {*path.suffixes}, []
-    wanted = f"an object with {', '.join([*FIELDS, *groups])}" if is_json else "a sentence, a tab and a worse sentence"
+    """Read *.jsonl or *.json, an object with FIELDS and groups on each line; or columns, by default the FIELDS."""
+    is_json, names, pairs = {".json", ".jsonl"} & {*path.suffixes}, FIELDS, []
+    wanted = f"{'an object with' if is_json else 'a TSV, quoted as in CSV, of'} {', '.join([*FIELDS, *groups])}"
     for number, line in enumerate(read_lines(path), 1):
-        if not is_json and tuple(line.split("\t")) == FIELDS:  # a header
-            continue
         try:
-            pair = parse_json(line) if is_json else dict(zip(FIELDS, line.split("\t"), strict=True))
-        except ValueError:
+            cells = [] if is_json else next(csv.reader([line], delimiter="\t", strict=True), [])
+            if {*FIELDS} <= {*cells}:  # a header
+                names = cells
+                continue
+            pair = parse_json(line) if is_json else dict(zip(names, cells, strict=True))
+        except (ValueError, csv.Error):
             pair = None
         sentences = [pair.get(field) for field in FIELDS] if isinstance(pair, dict) else []
         distinct = {sentence.strip() for sentence in sentences if isinstance(sentence, str)} - {""}
@@ -39,7 +43,7 @@ def preferences(pairs: Sequence[dict], comparisons: Sequence[Comparison], groups
     A row is a name, the number of pairs, and the shares of them in which the better sentence has the lower surprisal,
     forward, backward and both together; then number and shares of the pairs whose words are all known.
     """
-    is_preferred = np.array([comparison[:3] for comparison in comparisons]) > 0  # (pairs, 3)
+    is_preferred = np.array([comparison[:3] for comparison in comparisons]) > ROUNDING  # (pairs, 3)
     is_known = np.array([comparison.in_vocabulary for comparison in comparisons])
     members = {"all": list(range(len(pairs)))}
     for group in dict.fromkeys(groups):

@@ -14,6 +14,7 @@ from elmo_core.network.surprisal import Surprisals
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.text_files import read_lines, read_sentences
+from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.tokens import BOS, EOS, Vocabulary
 from experiments.kneser_ney import KneserNey, read_ids
 
@@ -31,24 +32,28 @@ class Item(NamedTuple):
     regions: dict[str, tuple[str, list[int]]]
 
 
-def read_items(path: Path, tokenise: Callable[[str], list[str]]) -> list[Item]:
+def read_items(path: Path, make_tokeniser: Callable[[list[str]], Tokeniser]) -> list[Item]:
     """Read sentences from a table of item, condition (may be missing), region, by number or name, and words.
 
+    make_tokeniser: of the words of all regions.
     Successive rows of an item and condition are a sentence, and all of a region among them are this region.
     """
     table, rows = csv.DictReader((f"{line}\n" for line in read_lines(path)), delimiter="\t", strict=True), []
     try:
+        table.fieldnames = [name.strip().lower() for name in table.fieldnames or ()]
         if missing := {*COLUMNS} - {"condition", *(table.fieldnames or ())}:
             raise csv.Error(f"no column {', '.join(sorted(missing))}")
-        for row in table:
-            rows.append([row.get(name, "") for name in COLUMNS])
-            if None in row or any(x is None or "\n" in x for x in rows[-1]):
+        for row in filter(lambda row: any(row.values()), table):
+            values = [row.get(name, "") for name in COLUMNS]
+            if None in row or any(x is None or "\n" in x for x in values):
                 raise csv.Error(f"found {list(row.values())}")
+            rows.append([*map(str.strip, values)])
         if not rows:
             raise csv.Error("no rows")
     except csv.Error as error:
         wanted = f"a header of {', '.join(COLUMNS)}, tabs between, quotation marks as in CSV"
-        raise UserError(f"{path}:{table.line_num}: {error}. Expected {wanted}.") from error
+        raise UserError(f"{path}:{table.reader.line_num}: {error}. Expected {wanted}.") from error
+    tokenise = make_tokeniser([words for *_, words in rows])
     items = [_item(*names, [row[2:] for row in part], tokenise) for names, part in groupby(rows, lambda row: row[:2])]
     for names, n in Counter(item[:2] for item in items).items():
         if n > 1:
@@ -56,13 +61,15 @@ def read_items(path: Path, tokenise: Callable[[str], list[str]]) -> list[Item]:
     return items
 
 
-def _item(item: str, condition: str, rows: Sequence[Sequence[str]], tokenise: Callable[[str], list[str]]) -> Item:
+def _item(item: str, condition: str, rows: Sequence[Sequence[str]], tokenise: Tokeniser) -> Item:
     text = " ".join(words for _, words in rows)
     tokens, ends = tokenise(text), np.cumsum([len(words) + 1 for _, words in rows])
     row_of, regions = np.searchsorted(ends, token_offsets(tokens, text)[:, 0], side="right"), {}
     for k, (name, words) in enumerate(rows):
         before, positions = regions.get(name, ("", []))
         regions[name] = f"{before} {words}".strip(), positions + np.flatnonzero(row_of == k).tolist()
+    if empty := [name for name, (_, positions) in regions.items() if name and not positions]:
+        raise UserError(f"item {item!r}, condition {condition!r}: region {empty[0]!r} has no words. Leave it out.")
     return Item(item, condition, tokens, regions)
 
 

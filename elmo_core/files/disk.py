@@ -141,9 +141,7 @@ def _renamed_to(path: Path) -> Iterator[Path]:
         if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         free = f"{shutil.disk_usage(path.parent).free / 1e6:,.1f} MB are free in {path.parent}"
-        raise UserError(
-            f"{path} could not be written, the disk is full: {free}. Existing files are intact. Free some space."
-        ) from error
+        raise UserError(f"{path}: the disk is full: {free}. What was there is intact. Free some space.") from error
 
 
 def temporary_name(path: Path) -> Path:

@@ -29,10 +29,8 @@ class Segmenter:
             if match:
                 self._frequencies[match[1]] = match[2]
             elif line.strip():
-                raise UserError(
-                    f"{source}:{number}: found {line!r:.60}, expected a word and, if given, its frequency and its tag, "
-                    "separated by spaces, as in 云计算 5 n."
-                )
+                expected = "a word or, with spaces between, a word, its frequency and its tag, as in 云计算 5 n"
+                raise UserError(f"{source}:{number}: found {line!r:.60}, expected {expected}.")
         self._split = {word for word, frequency in self._frequencies.items() if frequency and not int(frequency)}
 
     @classmethod

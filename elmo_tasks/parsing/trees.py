@@ -64,12 +64,13 @@ class Tree:
     def _new_lines(self) -> Iterator[str]:
         """The words in CoNLL-U, of raw text with where they are."""
         if self.text:
-            yield "# text = " + re.sub(r"\s", " ", self.text)
+            yield "# text = " + re.sub(r"\s", " ", self.text.rstrip())
         misc = [f"TokenRange={begin}:{end}" for begin, end in self.offsets] or ["_"] * len(self.tokens)
         for k, ((_, end), (begin, _)) in enumerate(pairwise(self.offsets)):
             misc[k] = f"SpaceAfter=No|{misc[k]}" if begin <= end else misc[k]
-        for k, (token, last) in enumerate(zip(self.tokens, misc, strict=True), 1):
-            yield "\t".join([str(k), re.sub(r"\s+", "_", token) or "_", *"_" * 7, last])
+        forms = [self.text[begin:end] for begin, end in self.offsets] or self.tokens
+        for k, (form, last) in enumerate(zip(forms, misc, strict=True), 1):
+            yield "\t".join([str(k), re.sub(r"\s+", "_", form) or "_", *"_" * 7, last])
 
     def to_svg(self) -> str:
         """A picture of the arcs above the words."""

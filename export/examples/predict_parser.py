@@ -11,12 +11,12 @@ from elmo_tasks.parsing.trees import Tree, allowed_labels, maximum_tree
 
 def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
     """Yield the tokens of each line with their heads, labels and tags; and the same in CoNLL-U, as text."""
-    sentences, names = [tokenise(line) for line in lines], list(table("labels.txt"))
-    outputs = run(arrays(sentences))
-    for line, tokens, arcs, scores, *tags in zip(lines, sentences, *outputs, strict=True):
-        if not (n := len(tokens)):
+    names = list(table("labels.txt"))
+    for line in lines:  # of which one at a time: the scores of labels are of all pairs of its words
+        if not (n := len(tokens := tokenise(line))):
             yield {}, ""
             continue
+        arcs, scores, *tags = (values[0] for values in run(arrays([tokens])))
         heads = maximum_tree(arcs[:n, 0, : n + 1])
         scores = np.where(allowed_labels(heads, names), scores[np.arange(n), :, heads], -np.inf)  # (T, R)
         labels = [names[k] for k in scores.argmax(axis=-1)]

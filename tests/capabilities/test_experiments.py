@@ -62,7 +62,7 @@ def test_compare_is_the_difference_of_the_surprisals(model):
 
 @pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.tsv"])
 def test_pairs_are_counted_in_total_and_by_group(model, tmp_path, capsys, name):
-    columns = ["sentence_good\tsentence_bad"] + [f"{pair['sentence_good']}\t{pair['sentence_bad']}" for pair in PAIRS]
+    columns = ["sentence_bad\tsentence_good"] + [f'"{pair["sentence_bad"]}"\t{pair["sentence_good"]}' for pair in PAIRS]
     lines = columns if name == "pairs.tsv" else map(json.dumps, PAIRS)
     (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     groups = [] if name == "pairs.tsv" else ["--groups", "kind", "n", "kind"]
@@ -101,7 +101,7 @@ def test_a_difference_of_zero_is_no_preference(model):
         ("p.jsonl", '{"sentence_good": "a"}', "p.jsonl:2.*sentence_bad"),
         ("p.jsonl", '{"sentence_good": "a", "sentence_bad": 3}', "p.jsonl:2"),
         ("p.jsonl", "a\tb", "p.jsonl:2"),
-        ("p.txt", "a b c", "p.txt:2.*tab"),
+        ("p.txt", "a b c", "p.txt:2.*TSV"),
         ("p.txt", "", "p.txt:2"),
         ("p.txt", "a\t ", "p.txt:2"),
         ("p.txt", "a b\ta b ", "p.txt:2"),
@@ -148,9 +148,9 @@ def test_regions_are_sums_over_their_words(model, tmp_path, capsys):
 
 
 def test_regions_are_parts_of_the_sentence(tmp_path):
-    rows = ["item\tregion\twords", "1\t0\tHe met Mr.", "1\t1\tSmith", "1\t0\tin Rome."]
+    rows = ["item\tRegion\twords", "1\t0\tHe met Mr.", "1 \t1\tSmith", "1\t0\tin Rome.", "\t\t"]
     (tmp_path / "items.tsv").write_text("\n".join(rows), encoding="utf-8")
-    (item,) = read_items(tmp_path / "items.tsv", Tokeniser("en"))
+    (item,) = read_items(tmp_path / "items.tsv", lambda texts: Tokeniser("en"))
     assert item.tokens == ["He", "met", "Mr.", "Smith", "in", "Rome", "."]
     assert item.regions == {"0": ("He met Mr. in Rome.", [0, 1, 2, 4, 5, 6]), "1": ("Smith", [3])}
 
@@ -204,12 +204,13 @@ def test_a_long_corpus_gives_each_word_its_own_baseline(tmp_path):
         ('item\tregion\twords\n1\t1\t"the\n', "items.tsv:"),
         ('item\tregion\twords\n1\t1\t"the\n1\t2\tbank\n1\t3\t"\n', "items.tsv:4"),
         ("item\tregion\twords\n1\t1\tthe\n2\t1\tthe\n1\t2\tbank\n", "2 places"),
+        ("item\tregion\twords\n1\t1\tthe\n1\t2\t\n", "region '2' has no words"),
     ],
 )
 def test_mistakes_in_the_regions_are_named(tmp_path, text, word):
     (tmp_path / "items.tsv").write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=word):
-        read_items(tmp_path / "items.tsv", str.split)
+        read_items(tmp_path / "items.tsv", lambda texts: Tokeniser("none"))
 
 
 @pytest.mark.parametrize(
