@@ -58,7 +58,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
     def command(name: str, help: str) -> argparse.ArgumentParser:
         subparser = commands.add_parser(name, help=help)
-        subparser.add_argument("--output", type=Path, required=True, metavar="DIR", help="a new folder")
+        subparser.add_argument("--output", type=disk.user_path, required=True, metavar="DIR", help="a new folder")
         return subparser
 
     importer = command("import", "convert another program's model to a checkpoint")

@@ -13,6 +13,7 @@ docs/differences.md lists the differences from the paper and bilm-tf.
 import contextlib
 import itertools
 import math
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from functools import cached_property, partial
 from pathlib import Path
@@ -44,6 +45,7 @@ __all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError
 __all__ += ["__version__", "install", "load_bilm", "models", "plot_surprisal"]
 
 nn = paddle.nn
+BUILDING = threading.RLock()  # held while layers are built: Paddle's LazyGuard acts on all threads
 
 
 def __dir__() -> list[str]:
@@ -174,7 +176,7 @@ def load_bilm(params: str | Path, softmax: bool | None = False) -> tuple[BiLM, V
 def make_bilm(config: ELMoConfig, weights: dict[str, np.ndarray], source: str = "the copy of a model") -> BiLM:
     """Build a biLM with these weights; with a softmax if they have one. source: used in error messages."""
     softmax = config.vocab_size > 0 and any(name.startswith("softmax.") for name in weights)
-    with paddle.LazyGuard():  # takes no memory until the weights, whose shapes are compared first, are set
+    with BUILDING, paddle.LazyGuard():  # takes no memory until the weights, whose shapes are compared first, are set
         bilm = BiLM(config, softmax)
     set_weights(bilm.state_dict(), weights, source)
     return bilm
@@ -281,7 +283,8 @@ class ELMo(Encoder, nn.Layer):
         else:
             freeze(self.bilm.parameters())
         mixes = 0 if self.choice.how == "concat" else n_mixes
-        self.mixes = nn.LayerList(ScalarMix(self.choice.n_layers, layer_norm) for _ in range(mixes))
+        with BUILDING:
+            self.mixes = nn.LayerList(ScalarMix(self.choice.n_layers, layer_norm) for _ in range(mixes))
         self.cached: dict[tuple[str, ...], np.ndarray] = {}
 
     def forward(self, sentences: Sequence[Sequence[str]]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
@@ -408,7 +411,7 @@ class ELMoEmbedder(Encoder):
         self.device = runtime.device_name(device)
         self.precision = chosen_precision(precision, self.device)
         # resolved, because a folder's latest checkpoint may change
-        self._folder = None if isinstance(params, tuple) else resolve_name(params)
+        self._folder = None if isinstance(params, tuple) else resolve_name(params).absolute()
         self._layers, self.pool = layers, pool
         self.batch_size, self.dtype, self.carry_state, self.progress = batch_size, dtype, carry_state, progress
         with runtime.on_device(self.device):

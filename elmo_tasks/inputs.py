@@ -97,7 +97,6 @@ class FileVectors:
         self.index = {word: k for k, word in enumerate(words)}
         self.dim = table.shape[1]
         self.bound = np.sqrt(3) * float(table.std(dtype=np.float64)) if random else 0.0  # of draws of the same variance
-        self._drawn: dict[str, np.ndarray] = {}
 
     @classmethod
     def from_settings(cls, settings: Any, random: bool = False) -> "FileVectors | None":
@@ -112,11 +111,8 @@ class FileVectors:
         return self.index.get(word, self.index.get(word.lower()))
 
     def _draw(self, word: str) -> np.ndarray:
-        if word not in self._drawn:
-            number = int.from_bytes(hashlib.sha1(word.encode("utf-8")).digest()[:8], "big")
-            draw = np.random.default_rng([self.seed, number])
-            self._drawn[word] = draw.uniform(-self.bound, self.bound, self.dim).astype(np.float32)
-        return self._drawn[word]
+        number = int.from_bytes(hashlib.sha1(word.encode("utf-8")).digest()[:8], "big")
+        return np.random.default_rng([self.seed, number]).uniform(-self.bound, self.bound, self.dim).astype(np.float32)
 
     def lookup(self, rows: Rows) -> np.ndarray:
         """Vectors (B, T, D), float32."""

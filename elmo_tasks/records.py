@@ -18,7 +18,7 @@ import numpy as np
 from elmo_core.checks import Label, as_list, describe
 from elmo_core.files import disk
 from elmo_core.messages import UserError
-from elmo_core.text.text_files import parse_json, read_lines
+from elmo_core.text.text_files import MAX_LINE, parse_json, read_lines
 
 Record = tuple[str, Mapping[str, Any]]  # a position, and the values by name
 UNSAVABLE = re.compile("[\0\ud800-\udfff]")  # NUL, and halves of surrogate pairs
@@ -90,6 +90,7 @@ def _rows(path: Path, is_tsv: bool) -> Iterator[tuple[str, list[str]]]:
     if is_tsv:
         yield from ((f"{path}:{k}", line.split("\t")) for k, line in enumerate(read_lines(path), 1) if line.strip())
         return
+    csv.field_size_limit(MAX_LINE)  # by default 128 KB, less than a long text
     reader = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True)
     try:
         yield from ((f"{path}:{reader.line_num}", row) for row in reader if row)

@@ -297,13 +297,14 @@ class Task(Generic[S]):
     def elmo_digest(self) -> str:
         """A digest of the weights of a frozen ELMo; of nothing, if there is none."""
         layer = None if self.settings.elmo_trainable else self.network.inputs.elmo
-        return digest(weight.numpy() for weight in (layer.bilm.parameters() if layer else []))
+        weights = layer.bilm.named_parameters() if layer else ()
+        return digest(w.astype("float32").numpy() for name, w in weights if not name.startswith("softmax."))
 
     def _set(self, settings: Any, parts: dict[str, Any], pretrained, vectors, device: str, precision="float32") -> None:
         self.scores, self._lock, self.device = {}, threading.RLock(), runtime.device_name(device)
         self.precision = chosen_precision(precision, self.device)
         self.settings, self.parts, self.pretrained, self.vectors = settings, parts, pretrained, vectors
-        with runtime.on_device(self.device):
+        with elmo.BUILDING, runtime.on_device(self.device):
             self.network = self.build()
         if pretrained and not pretrained.layer:
             self.network.inputs.elmo.precision = self.precision
@@ -371,8 +372,10 @@ class Task(Generic[S]):
         try:
             with disk.atomic_folder(folder) as new:
                 if values[ELMO] == f"{ELMO}/":
-                    bilm = self.pretrained.bilm
-                    checkpoint.save_model(new / ELMO, bilm.config, elmo.weights_of(bilm), self.pretrained.vocabulary)
+                    bilm, vocabulary = self.pretrained.bilm, self.pretrained.vocabulary
+                    if words := self.pretrained.words:  # also of a model that reads characters only
+                        vocabulary = vocabulary or Vocabulary([*SPECIAL_TOKENS, *words])
+                    checkpoint.save_model(new / ELMO, bilm.config, elmo.weights_of(bilm), vocabulary)
                 write_tensors(new / WEIGHTS, tensors)
                 card, before = self.card().encode("utf-8"), (read_config(folder) or {}).get("card")
                 if (folder / CARD).exists() and digest([(folder / CARD).read_bytes()]) != before:
@@ -384,7 +387,7 @@ class Task(Generic[S]):
                 disk.write_json(new / CONFIG, values, indent=1, ensure_ascii=False)
                 for file in {*foreign_files(folder, self.name)} - {*files, CONFIG}:
                     (new / file).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy2(folder / file, new / file)
+                    shutil.copy2(folder / file, new / file, follow_symlinks=False)
                 if folder.exists():
                     disk.rename(folder, old)
         except BaseException:
@@ -460,7 +463,8 @@ def foreign_files(folder: Path, name: str) -> list[str]:
     values, own = read_config(folder), {LOCK, *(path.name for path in folder.glob(STATE.format("*")))}
     if values and values["task"] == name:
         own |= {str(file) for file in values.get("files", [])} | {CARD}
-    return sorted({path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()} - own)
+    files = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return sorted({path.relative_to(folder).as_posix() for path in files} - own)
 
 
 def check_folder(folder: Path, name: str, overwrite: bool, resume: bool = False) -> None:

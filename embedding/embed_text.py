@@ -8,6 +8,7 @@ The datasets of a window are a file in the folder OUTPUT.parts, which appears wh
 are joined. A window whose file exists is not computed again, whichever process wrote it.
 """
 
+import glob
 import json
 import shutil
 import time
@@ -61,6 +62,8 @@ def embed(
         return
     try:
         with disk.locked(folder / ".lock"):
+            for killed in output.parent.glob(f".{glob.escape(output.name)}.*.tmp"):
+                killed.unlink()
             if not output.exists():
                 _join(parts, None if forget_sentences else text, settings, output)
         shutil.rmtree(folder, ignore_errors=True)
@@ -84,6 +87,7 @@ def _describe(embedder: "ELMoEmbedder", text: Path) -> dict[str, Any]:
         result = "zero vectors" if embedder.pool else "empty datasets"
         log.warning(f"{text}: {format_count(blank, 'blank lines')}: {result}.")
     weights = {name: weight.numpy() for name, weight in embedder.bilm.state_dict().items()}
+    weights["config"] = np.frombuffer(repr(embedder.config).encode(), np.uint8)  # same weights, another network
     settings = {
         "model": f"SHA-1 {checkpoint.fingerprint(weights)[:12]}"
         + (f", {embedder.vocabulary.identity}" if embedder.vocabulary else ""),

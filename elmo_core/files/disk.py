@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,24 @@ from elmo_core.messages import UserError, log
 def user_path(path: str | Path) -> Path:
     """The path, with ~ and ~user as their homes, if there are such users."""
     return Path(os.path.expanduser(path))  # noqa: PTH111  Path.expanduser raises
+
+
+def cache_folder() -> Path | None:
+    """Return the user's folder for caches; None if there is none, or other users could write to it."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    folder = Path(base if Path(base).is_absolute() else user_path("~/.cache"), "elmo")
+    if not folder.is_absolute():  # no home
+        return None
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+    except OSError:
+        return None
+    others = stat.S_IWGRP | stat.S_IWOTH
+    if os.name == "nt" or (status.st_uid in (os.getuid(), 0) and not status.st_mode & others):
+        return folder
+    log.info(f"{folder} is not used: it belongs to another user, or others can write to it.")
+    return None
 
 
 def check_input(path: Path, expected: str, flag: str = "") -> None:

@@ -11,7 +11,6 @@ import functools
 import hashlib
 import os
 import shlex
-import stat
 import subprocess
 import tempfile
 import weakref
@@ -21,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core import messages
+from elmo_core.files import disk
 from elmo_core.machine import products, runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import onednn
@@ -180,7 +180,7 @@ def _library() -> ctypes.CDLL:
     """
     key = hashlib.sha256(b"\0".join([SOURCE.read_bytes(), FLAGS.encode(), runtime.processor().encode()]))
     name = f"fused-{key.hexdigest()[:16]}.so"
-    cache = _cache()
+    cache = disk.cache_folder()
     if cache and _is_complete(cache / name):
         with contextlib.suppress(OSError):  # built for another C library
             return ctypes.CDLL(str(cache / name))
@@ -204,20 +204,3 @@ def _is_complete(library: Path) -> bool:
     """Return whether the file is there and ends with the SHA-256 of what precedes it."""
     content = library.read_bytes() if library.is_file() else b""
     return hashlib.sha256(content[:-DIGEST_BYTES]).digest() == content[-DIGEST_BYTES:]
-
-
-def _cache() -> Path | None:
-    """Return the user's folder for built libraries; None if it is missing or other users could write to it."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    folder = Path(base if Path(base).is_absolute() else os.path.expanduser("~/.cache"), "elmo")  # noqa: PTH111
-    if not folder.is_absolute():  # no home
-        return None
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.stat()
-    except OSError:
-        return None
-    if status.st_uid in (os.getuid(), 0) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return folder
-    messages.log.info(f"{folder} is not used: it belongs to another user, or others can write to it.")
-    return None

@@ -332,7 +332,7 @@ class _FusedDirection:
         """Return memory for operands of products; in float32, `same` if given."""
         if products.bfloat16_enabled():
             return paddle.empty(shape, "bfloat16")
-        return paddle.empty(shape) if same is None else same
+        return paddle.empty(shape, "float32") if same is None else same
 
 
 @functools.lru_cache(8)

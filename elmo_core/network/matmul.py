@@ -53,7 +53,7 @@ def amp_matmul(x, weight, transpose_x: bool = False, transpose_y: bool = False, 
         result = paddle.matmul(x, weight, transpose_x, transpose_y)
         return amp_operand(result).astype(dtype) if products.bfloat16_enabled() else result
     m, k = reversed(x.shape) if transpose_x else x.shape
-    result = paddle.empty([m, weight.shape[0 if transpose_y else 1]]) if add_to is None else add_to
+    result = paddle.empty([m, weight.shape[0 if transpose_y else 1]], "float32") if add_to is None else add_to
     if add_to is None and not transpose_x and _are_frozen([weight]):
         fused.kernel().multiply(m, amp_operand(x.contiguous()), packed([weight], transpose_y, 4, 4 * m), result)
     else:

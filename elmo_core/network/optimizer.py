@@ -70,7 +70,7 @@ class Optimizer:
         for name, weight in self.weights.items():
             if (rows := row_gradient(weight)) is not None:
                 gradients[name] = None if rows.covers(weight) else rows, rows.values
-        scale, lr = None, paddle.full([1], self.lr)
+        scale, lr = None, paddle.full([1], self.lr, "float32")
         if self.max_grad_norm and gradients:
             squares = [paddle._C_ops.squared_l2_norm(gradient).reshape([1]) for _, gradient in gradients.values()]
             scale = self.max_grad_norm / paddle.concat(squares).sum().sqrt().clip(min=self.max_grad_norm)

@@ -28,7 +28,8 @@ def token_offsets(tokens: Sequence[str], text: str) -> np.ndarray:
         pieces = [(k, k + 1, character) for k, character in enumerate(text) if not character.isspace()]
     else:
         pieces = [(begin, end, character) for begin, end, plain in _pieces(text) for character in plain]
-        tokens = list(map(_plain, tokens))
+        ordered = unicodedata.normalize("NFKD", "".join(character for *_, character in pieces))  # marks, as in tokens
+        pieces, tokens = [(a, b, x) for (a, b, _), x in zip(pieces, ordered, strict=True)], list(map(_plain, tokens))
     found = _align("".join(tokens), "".join(character for _, _, character in pieces))
     ranges = np.array([piece[:2] for piece in pieces] or [(0, 0)], np.int64)[found]  # of the tokens' characters
     lengths = np.array([len(token) for token in tokens], np.int64)

@@ -5,11 +5,12 @@ import os
 import re
 import warnings
 from collections.abc import Sequence
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
 
+from elmo_core.files.disk import cache_folder, check_input
 from elmo_core.messages import UserError, format_count, log
 
 HAN = re.compile("[\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
@@ -38,10 +39,9 @@ class Segmenter:
         """Read a dictionary; or take its lines."""
         if not isinstance(path, Path | str):
             return segmenter(tuple(map(str, path)))
-        from elmo_core.files import disk  # not at the top: exported programs are given the entries
-        from elmo_core.text.text_files import read_lines
+        from elmo_core.text.text_files import read_lines  # not at the top: exported programs are given the entries
 
-        disk.check_input(Path(path), "words, one per line, as for jieba")
+        check_input(Path(path), "words, one per line, as for jieba")
         return segmenter(tuple(read_lines(path)), str(path))
 
     def __reduce__(self):
@@ -55,7 +55,7 @@ class Segmenter:
             import jieba
 
         tokenizer, level, unmatched = jieba.Tokenizer(), jieba.default_logger.level, []
-        tokenizer.tmp_dir = str(_cache_folder())  # by default /tmp, where another user could leave a dictionary
+        tokenizer.tmp_dir = str(cache_folder() or os.devnull)  # not /tmp, where others could leave a dictionary
         jieba.setLogLevel(logging.CRITICAL)
         tokenizer.initialize()
         jieba.setLogLevel(level)
@@ -92,17 +92,7 @@ class Segmenter:
         return words, word_index
 
 
-def _cache_folder() -> Path:
-    """Return the user's folder for jieba's cache; a path that cannot exist if there is none, and jieba then has no cache."""
-    try:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "elmo")
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return folder
-    except (OSError, RuntimeError):  # no home, or a read-only one
-        return Path(os.devnull)
-
-
-@cache
+@lru_cache(16)  # each takes 60 MB
 def segmenter(entries: tuple[str, ...] = (), source: str = "user_dict") -> Segmenter:
     """Return a shared Segmenter: jieba's dictionary is loaded once."""
     return Segmenter(entries, source)

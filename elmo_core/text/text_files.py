@@ -29,7 +29,7 @@ def text_files(source: str | Path, recursive: bool = False) -> list[Path]:
     files = [match for match in matches if match.is_file()]
     if dangling := [match for match in matches if match.is_symlink() and not match.exists()]:
         raise UserError(f"{dangling[0]} is a link to {dangling[0].readlink()}, which does not exist. Remove or fix it.")
-    if path.is_dir() and not recursive and (folders := [match.name for match in matches if match.is_dir()]):
+    if "**" not in pattern and (folders := [match.name for match in matches if match.is_dir()]):
         log.warning(f"{path} has subfolders, which are skipped: {join_names(folders, 3)}.")
     if not files:
         raise UserError(f"no file matches {pattern!r}, seen from {Path.cwd()}. Check it; quote a glob: 'corpus/*'.")
@@ -112,7 +112,7 @@ def split_lines(text: str) -> list[str]:
 def read_lines(path: str | Path | None) -> Iterator[str]:
     """Yield the lines of a file, or of standard input, without line ends."""
     if path is None:
-        for number, line in enumerate(sys.stdin.buffer, 1):
+        for number, line in enumerate(sys.stdin.buffer if sys.stdin else (), 1):  # None: closed, by `<&-`
             yield decode(line, Path("standard input"), number).removesuffix("\n").removesuffix("\r")
         return
     for text in blocks(Path(path)):

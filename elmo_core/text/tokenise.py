@@ -210,12 +210,12 @@ def split_chinese(text: str) -> list[str]:
 
 
 SENTENCE_END_ANY = r"""
-    (?: (?: [.…]+ CLOSE*+ | [.!?…]+ CLOSE++ )
+    (?<! [.!?…] ) (?: (?: [.…]++ CLOSE*+ | [.!?…]++ CLOSE++ )
         (?! \s+ \P{L}{0,3} \p{Ll} )                       # 2.000 Euro usw. und; «Nein!» rief er
         (?<! \b (?: [\p{Lu}\p{Ll}] | \d{1,2} ) \. )       # J. S. Bach, am 3. März
       | [.…]*+ [!?] [.!?…]*+ | (?<= \p{Greek} ) ;
     ) (?= \s | $ )
-    | [[\p{SB=STerm}．]--[.!?]]++ [\p{Pe}\p{Pf}"']*+      # also without a space: 。 ؟ ।
+    | (?<! [[\p{SB=STerm}．]--[.!?]] ) [[\p{SB=STerm}．]--[.!?]]++ [\p{Pe}\p{Pf}"']*+  # also without a space: 。 ؟ ।
 """
 CONTINUES_ANY = r"\s*+ [\p{SB=SContinue}\p{SB=STerm}\p{SB=ATerm}]"
 

@@ -130,7 +130,7 @@ def resolve(path: str | Path) -> Path:
     if path.suffix == ".pdparams":
         path = path.with_suffix("")
     run, candidates = path.parent, [path, *(path / str(step) for step in steps(path)[-1:])]
-    if path.name in (names := read_names(run)):
+    if not any(map(exists, candidates)) and path.name in (names := read_names(run)):
         candidates.append(run / str(names[path.name]))
     for folder in filter(exists, candidates):
         return folder

@@ -6,6 +6,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +36,8 @@ def read_foreign(
     """
     with ExitStack() as stack:
         sources = [stack.enter_context(_unpacked(path, parent)) for path in paths]
-        entries = [path for source in sources for path in (sorted(source.rglob("*")) if source.is_dir() else [source])]
-        files = [*{path.resolve(): path for path in entries if path.is_file()}.values()]
+        found = [sorted(source.rglob("[!.]*")) if source.is_dir() else [source] for source in sources]
+        files = [*{path.resolve(): path for path in chain.from_iterable(found) if path.is_file()}.values()]
         return READERS[format_name or _recognise(files)][1](files, vocabulary)
 
 

@@ -108,6 +108,6 @@ def read_paddle(path: Path) -> dict[str, np.ndarray]:
         content = Unpickler(file).load()
         content.pop(NAME_TABLE, None)
         arrays = {str(name): value.array for name, value in content.items()}
-        if wrong := [name for name, array in arrays.items() if array.dtype.kind not in "biuf"]:
-            raise ValueError(f"{wrong[0]} does not hold numbers.")
+        if wrong := [name for name, array in arrays.items() if array.dtype.kind not in "if"]:
+            raise ValueError(f"{wrong[0]} does not hold numbers of a usual type.")
         return arrays

@@ -90,18 +90,13 @@ class LinearChainCRF(nn.Layer):
         # logs of the sums over all prefixes to a label, and over all rests after it
         before, after = [x[0] + start], [stop]
         for emitted in x[1:]:
-            before.append(_logsumexp(before[-1][:, None] + transitions, axis=0) + emitted)
+            before.append(np.logaddexp.reduce(before[-1][:, None] + transitions, axis=0) + emitted)
         for emitted in x[:0:-1]:
-            after.append(_logsumexp(transitions + emitted + after[-1], axis=1))
+            after.append(np.logaddexp.reduce(transitions + emitted + after[-1], axis=1))
         steps = transitions[path[:-1], path[1:]] + x[np.arange(1, len(path)), path[1:]]
-        score, total = np.concatenate([[0], np.cumsum(steps)]), _logsumexp(before[-1] + stop, axis=0)
+        score, total = np.concatenate([[0], np.cumsum(steps)]), np.logaddexp.reduce(before[-1] + stop)
         logs = [
             before[begin][path[begin]] + score[end - 1] - score[begin] + after[-end][path[end - 1]] - total
             for begin, end in spans
         ]
         return np.exp(np.minimum(logs, 0)).tolist()
-
-
-def _logsumexp(values: np.ndarray, axis: int) -> np.ndarray:
-    largest = values.max(axis=axis, keepdims=True)
-    return np.log(np.exp(values - largest).sum(axis=axis)) + largest.squeeze(axis)

@@ -11,7 +11,7 @@ from elmo_core.messages import UserError
 def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
     """The class of each line and the probabilities of all classes; and the class, its probability and the line, as text."""
     pairs = SETTINGS["pairs"]
-    texts = [[" ".join(text.split()) for text in line.split("\t")] if pairs else [line.strip()] for line in lines]
+    texts = [[" ".join(text.split()) for text in (line.split("\t") if pairs else [line])] for line in lines]
     if wrong := [line for line, text in zip(lines, texts, strict=True) if len(text) != 1 + pairs]:
         raise UserError(f"{wrong[0]!r:.60}: expected two texts separated by a tab.")
     stacked = chain.from_iterable(zip(*texts, strict=True))  # all first texts, then all second ones

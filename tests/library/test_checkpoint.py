@@ -204,6 +204,8 @@ def test_a_missing_checkpoint_lists_the_existing_ones(tmp_path):
 
 
 def test_names_that_are_not_ours_are_an_error(tmp_path):
+    (tmp_path / "names.json").write_text('["Anna"]')
+    assert checkpoint.resolve(tiny.save(tiny.random_bilm(), tmp_path / "m")) == tmp_path / "m"
     (tmp_path / "names.json").write_text('{"Anna": "Smith"}')
     with pytest.raises(UserError, match=r"names\.json"):
         checkpoint.resolve(tmp_path / "Anna")

@@ -359,10 +359,12 @@ def test_substitutes_of_a_model_of_ones_own_and_mistakes(model, tmp_path):
             no_softmax.substitutes(SENTENCES[0], position, k)
 
 
-def test_the_softmax_is_read_on_first_use(tmp_path):
-    prefix = tiny.save(tiny.random_bilm(), tmp_path)
+def test_the_softmax_is_read_on_first_use(tmp_path, monkeypatch):
+    prefix = tiny.save(tiny.random_bilm(), tmp_path / "m")
     expected = ELMoEmbedder(prefix).substitutes(SENTENCES[0], 1)
-    embedder = ELMoEmbedder(prefix)
+    monkeypatch.chdir(tmp_path)
+    embedder = ELMoEmbedder("m")
+    monkeypatch.chdir("/")
     assert embedder.substitutes(SENTENCES[0], 1) == expected
     shutil.rmtree(prefix)
     assert embedder.substitutes(SENTENCES[0], 1) == expected
@@ -454,6 +456,17 @@ def test_an_embedder_follows_weights_that_change(model):
     after = embedder.encode(SENTENCES)
     assert np.abs(before[0] - after[0]).max() > 0.1
     assert_close(after, ELMoEmbedder((bilm, vocabulary)).encode(SENTENCES), 1e-5)
+
+
+def test_the_programs_default_type_changes_nothing(model):
+    embedder, expected = ELMoEmbedder(model), ELMoEmbedder(model).encode(SENTENCES)
+    paddle.set_default_dtype("float64")
+    try:
+        vectors = embedder.encode(SENTENCES)
+    finally:
+        paddle.set_default_dtype("float32")
+    for found, right in zip(vectors, expected, strict=True):
+        np.testing.assert_array_equal(found, right)
 
 
 def test_several_threads_may_share_an_embedder(model):

@@ -42,6 +42,11 @@ def test_tokens_are_where_they_were_put(n):
         ("en", "Well . . then … … etc. … . . .", ["Well", ". .", "then", "…", "…", "etc", ".", "…", ". . ."]),
         ("any", "`<b>` a<br/>b", ["`", "`", "a", "b"]),
         ("any", "cafe\u0301 so\u00adft 각 \x93q\x94", ["cafe\u0301", "so\u00adft", "각", "\x93", "q", "\x94"]),
+        (
+            "any",
+            "مُحَم\u0651\u064eدًا إِن\u0651\u064e",
+            ["مُحَم\u0651\u064eدًا", "إِن\u0651\u064e"],
+        ),
         ("none", "a&amp;b <b> …", ["a&amp;b", "<b>", "…"]),
     ],
 )

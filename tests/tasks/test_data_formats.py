@@ -50,8 +50,10 @@ def test_tables_of_tokens(tmp_path):
         (tmp_path / name).write_text(f"{header}Ann\tB-PER\nran\tO\n", encoding="utf-8")
         assert [(s.tokens, s.labels) for s in sentences("")(tmp_path / name)] == [(["Ann", "ran"], ["B-PER", "O"])]
     (tmp_path / "a.csv").write_text("token,label\nAnn,B-PER\n", encoding="utf-8")
-    with pytest.raises(UserError, match="CSV"):
-        sentences("")(tmp_path / "a.csv")
+    (tmp_path / "a.conll").write_text("1\tAnn" + 8 * "\t_" + "\n", encoding="utf-8")
+    for name, word in ("a.csv", "CSV"), ("a.conll", "CoNLL-U"):
+        with pytest.raises(UserError, match=word):
+            sentences("")(tmp_path / name)
 
 
 def test_the_converters_of_the_page(tmp_path):

@@ -2,6 +2,7 @@
 
 import pickle
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import convert
-from elmo import ELMo, ELMoEmbedder
+from elmo import ELMo, ELMoEmbedder, load_bilm
 from elmo_core.files.tensors import read_tensors, write_tensors
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
@@ -157,7 +158,10 @@ def test_save_dir_belongs_to_the_user(tmp_path, monkeypatch):
     (tmp_path / "ner/README.md").write_text("mine", encoding="utf-8")
     with pytest.raises(UserError, match="overwrite"):
         train(save_dir=tmp_path / "ner")
+    (tmp_path / "ner/.#README.md").symlink_to("an editor's lock")
     train(save_dir=tmp_path / "ner", overwrite=True)
+    assert (tmp_path / "ner/.#README.md").is_symlink()
+    (tmp_path / "ner/.#README.md").unlink()
     assert (tmp_path / "ner/README.md").read_text(encoding="utf-8") == "mine"
     before = files(tmp_path / "ner")
     (tmp_path / "ner/notes.txt").touch()
@@ -257,6 +261,16 @@ def test_word_vectors_that_have_changed_are_not_resumed(tmp_path):
 def test_a_layer_that_the_settings_do_not_describe(small_weights, options):
     with pytest.raises(UserError, match="layers='concat'"):
         train(settings=replace(SETTINGS, elmo=ELMo(small_weights["char"], 0, dropout=0.0, **options)))
+
+
+def test_a_layer_with_a_softmax_and_words(small_weights, tmp_path):
+    bilm, vocabulary = load_bilm(small_weights["char"], softmax=True)
+    settings = replace(SETTINGS, elmo=ELMo((bilm, vocabulary), layers="concat"))
+    tagger = train(settings=settings, save_dir=tmp_path / "t")
+    with ThreadPoolExecutor(4) as pool:  # Paddle's LazyGuard acts on all threads
+        for loaded in pool.map(lambda _: Tagger(tmp_path / "t"), range(8)):
+            assert loaded.pretrained.words == tagger.pretrained.words
+            assert loaded.predict(SENTENCES) == tagger.predict(SENTENCES)
 
 
 def test_without_epochs(tmp_path):

@@ -115,6 +115,8 @@ def test_equivalent_files_import_alike(way, tmp_path, caplog):
     options = options_of(lstm, cnn)
     arrays = write_bilm(tmp_path / "plain", options)
     write_bilm(tmp_path / "other", options, **change(arrays))
+    (tmp_path / "other" / "__MACOSX").mkdir()
+    (tmp_path / "other" / "__MACOSX" / "._options.json").touch()
     for name in ("plain", "other"):
         convert.main(import_flags(tmp_path / name, tmp_path / f"from {name}", vocab=cnn is WORD))
     runs.assert_same(tmp_path / "from plain", tmp_path / "from other", checkpoint.load_params)
