@@ -35,13 +35,13 @@ class Item(NamedTuple):
 def read_items(path: Path, make_tokeniser: Callable[[list[str]], Tokeniser]) -> list[Item]:
     """Read sentences from a table of item, condition (may be missing), region, by number or name, and words.
 
-    make_tokeniser: of the words of all regions.
     Successive rows of an item and condition are a sentence, and all of a region among them are this region.
+    make_tokeniser: of the words of all regions.
     """
     table, rows = csv.DictReader((f"{line}\n" for line in read_lines(path)), delimiter="\t", strict=True), []
     try:
         table.fieldnames = [name.strip().lower() for name in table.fieldnames or ()]
-        if missing := {*COLUMNS} - {"condition", *(table.fieldnames or ())}:
+        if missing := {*COLUMNS} - {"condition", *table.fieldnames}:
             raise csv.Error(f"no column {', '.join(sorted(missing))}")
         for row in filter(lambda row: any(row.values()), table):
             values = [row.get(name, "") for name in COLUMNS]
