@@ -29,7 +29,8 @@ def token_offsets(tokens: Sequence[str], text: str) -> np.ndarray:
     else:
         pieces = [(begin, end, character) for begin, end, plain in _pieces(text) for character in plain]
         ordered = unicodedata.normalize("NFKD", "".join(character for *_, character in pieces))  # marks, as in tokens
-        pieces, tokens = [(a, b, x) for (a, b, _), x in zip(pieces, ordered, strict=True)], list(map(_plain, tokens))
+        pieces = [(begin, end, mark) for (begin, end, _), mark in zip(pieces, ordered, strict=True)]
+        tokens = list(map(_plain, tokens))
     found = _align("".join(tokens), "".join(character for _, _, character in pieces))
     ranges = np.array([piece[:2] for piece in pieces] or [(0, 0)], np.int64)[found]  # of the tokens' characters
     lengths = np.array([len(token) for token in tokens], np.int64)
