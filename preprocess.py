@@ -91,7 +91,7 @@ def vocab(args: argparse.Namespace) -> None:
     counts = count_tokens(paths)
     vocabulary = Vocabulary.frequent(counts, args.min_count, args.max_size)
     if not vocabulary.words:
-        raise UserError(f"no word has a count of {args.min_count}, or --max_size is too low. Expected text in words.")
+        raise UserError(f"no token has a count of {args.min_count}, or --max_size is too low. Expected text in words.")
     warn_if_unreadable(paths[0])
     vocabulary.save(args.output)
     n_words, total = len(vocabulary.words), counts.total()

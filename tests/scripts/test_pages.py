@@ -91,7 +91,7 @@ def test_both_languages_have_the_same_commands_and_numbers(page):
     "card", sorted(PROJECT.glob("elmo_core/models/*/README.md")), ids=lambda card: card.parent.name
 )
 def test_the_figures_of_a_card_are_those_of_the_pages(card):
-    names = ("models", "results-models", "language-model", "reading")
+    names = ("models", "results-models", "language-model", "reading", "noise")
     pages = [(PROJECT / f"docs/{name}.md").read_text(encoding="utf-8") for name in names]
     assert numbers(card.read_text(encoding="utf-8")) <= numbers("".join(pages)) | {2018}
 
