@@ -54,11 +54,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     get = commands.add_parser("get", help="download a published model")
     get.add_argument("name", metavar="NAME", help="a name shown by list")
     local_files = "files downloaded in advance, or a folder or archive with them"
-    get.add_argument("--from", dest="local_files", type=Path, nargs="+", default=[], metavar="FILE", help=local_files)
+    get.add_argument("--from", dest="local_files", **arguments.FILE, nargs="+", default=[], help=local_files)
 
     def command(name: str, help: str) -> argparse.ArgumentParser:
         subparser = commands.add_parser(name, help=help)
-        subparser.add_argument("--output", type=disk.user_path, required=True, metavar="DIR", help="a new folder")
+        subparser.add_argument("--output", **arguments.DIR, required=True, help="a new folder")
         return subparser
 
     importer = command("import", "convert another program's model to a checkpoint")

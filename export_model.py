@@ -29,7 +29,7 @@ from export.networks import NETWORKS, EmbedderNetwork
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     parser.add_argument("model", metavar="MODEL", help="checkpoint, saved model, or name")
-    parser.add_argument("--output", type=disk.user_path, required=True, metavar="DIR", help="folder to write")
+    parser.add_argument("--output", **arguments.DIR, required=True, help="folder to write")
     parser.add_argument("--onnx", action="store_true", help="also write model.onnx, for ONNX Runtime and others")
     layers = "of ELMo: all, top, average, an index, or several: 0,1 (default: all)"
     parser.add_argument("--layers", metavar="L", help=layers)

@@ -50,7 +50,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     group.add_argument("--sentence", **repeatable, metavar="TEXT", help=sentence)
 
     page = "also write a page for browsers: a picture of all occurrences, with their sentences and neighbours"
-    parser.add_argument("--page", type=disk.user_path, metavar="FILE.html", help=page)
+    parser.add_argument("--page", **{**arguments.FILE, "metavar": "FILE.html"}, help=page)
     return parser.parse_args(argv)
 
 

@@ -32,7 +32,8 @@ def cache_folder() -> Path | None:
     except OSError:
         return None
     others = stat.S_IWGRP | stat.S_IWOTH
-    if not hasattr(os, "getuid") or (status.st_uid in (os.getuid(), 0) and not status.st_mode & others):
+    is_windows = not hasattr(os, "getuid")
+    if is_windows or (status.st_uid in (os.getuid(), 0) and not status.st_mode & others):
         return folder
     log.info(f"{folder} is not used: it belongs to another user, or others can write to it.")
     return None

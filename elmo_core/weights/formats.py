@@ -36,8 +36,8 @@ def read_foreign(
     """
     with ExitStack() as stack:
         sources = [stack.enter_context(_unpacked(path, parent)) for path in paths]
-        found = [sorted(source.rglob("[!.]*")) if source.is_dir() else [source] for source in sources]
-        files = [*{path.resolve(): path for path in chain.from_iterable(found) if path.is_file()}.values()]
+        entries = [sorted(source.rglob("[!.]*")) if source.is_dir() else [source] for source in sources]
+        files = [*{path.resolve(): path for path in chain.from_iterable(entries) if path.is_file()}.values()]
         return READERS[format_name or _recognise(files)][1](files, vocabulary)
 
 

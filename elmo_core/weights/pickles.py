@@ -109,5 +109,5 @@ def read_paddle(path: Path) -> dict[str, np.ndarray]:
         content.pop(NAME_TABLE, None)
         arrays = {str(name): value.array for name, value in content.items()}
         if wrong := [name for name, array in arrays.items() if array.dtype.kind not in "if"]:
-            raise ValueError(f"{wrong[0]} does not hold numbers of a usual type.")
+            raise ValueError(f"{wrong[0]} is {arrays[wrong[0]].dtype}, expected float32 (uint16 is Paddle's bfloat16)")
         return arrays

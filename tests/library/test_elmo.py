@@ -460,13 +460,13 @@ def test_an_embedder_follows_weights_that_change(model):
 
 def test_the_programs_default_type_changes_nothing(model):
     embedder, expected = ELMoEmbedder(model), ELMoEmbedder(model).encode(SENTENCES)
-    paddle.set_default_dtype("float64")
+    paddle.set_default_dtype("float16")
     try:
         vectors = embedder.encode(SENTENCES)
     finally:
         paddle.set_default_dtype("float32")
-    for found, right in zip(vectors, expected, strict=True):
-        np.testing.assert_array_equal(found, right)
+    for sentence, before in zip(vectors, expected, strict=True):
+        np.testing.assert_array_equal(sentence, before)
 
 
 def test_several_threads_may_share_an_embedder(model):

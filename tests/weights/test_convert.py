@@ -115,8 +115,6 @@ def test_equivalent_files_import_alike(way, tmp_path, caplog):
     options = options_of(lstm, cnn)
     arrays = write_bilm(tmp_path / "plain", options)
     write_bilm(tmp_path / "other", options, **change(arrays))
-    (tmp_path / "other" / "__MACOSX").mkdir()
-    (tmp_path / "other" / "__MACOSX" / "._options.json").touch()
     for name in ("plain", "other"):
         convert.main(import_flags(tmp_path / name, tmp_path / f"from {name}", vocab=cnn is WORD))
     runs.assert_same(tmp_path / "from plain", tmp_path / "from other", checkpoint.load_params)
@@ -151,6 +149,8 @@ def test_unusual_options_are_logged(tmp_path, messages):
 def test_files_are_recognised_by_their_names(tmp_path):
     folder = tmp_path / "in"
     write_bilm(folder, options_of({}, WORD))
+    (folder / "__MACOSX").mkdir()
+    (folder / "__MACOSX" / "._options.json").touch()  # in archives of macOS
     named, words = [str(folder / name) for name in ("options.json", "weights.hdf5")], str(folder / "vocab.txt")
     shutil.copy(words, tmp_path / "mine")
     ways = {
