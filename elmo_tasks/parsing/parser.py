@@ -18,7 +18,7 @@ from elmo_tasks.parsing.network import MASKED, Batch, ParserNetwork, ParserSetti
 from elmo_tasks.parsing.trees import Score, Tree, allowed_labels, maximum_tree
 from elmo_tasks.task import Task, as_given, resolve_language, with_dev
 
-Text = str | Sequence[str]
+Text = str | Sequence[str] | Tree
 
 
 class Parser(Task[ParserSettings]):
@@ -95,22 +95,21 @@ class Parser(Task[ParserSettings]):
     @overload
     def predict(self, sentences: Iterable[Text]) -> list[Tree]: ...
     def predict(self, sentences):
-        """Return the tree of each sentence. Of an iterator, yield them.
+        """Return the tree of each sentence; one without words as it is. Of an iterator, yield them.
 
-        sentences: lists of words, or raw text, which is split into words in the language of the training.
+        sentences: lists of words, trees, or raw text, which is split into words in the language of the training.
         """
-        return as_given(sentences, "sentences", lambda x, window: self.parse(map(self.sentence, x, count()), window))
+        return as_given(sentences, "sentences", self._parse)
 
     def sentence(self, text: Text, number: int = 0, lang: str = "") -> Tree:
         """A sentence without its tree. lang: how raw text is split, if not as in training."""
-        is_raw, tokeniser = isinstance(text, str), replace(self.tokeniser, lang=lang or self.settings.lang)
-        tokens = tokeniser(text) if is_raw else list(check_sentence(text, number))
-        offsets = token_offsets(tokens, text).tolist() if is_raw else []
-        return Tree(tokens, offsets=[(begin, end) for begin, end in offsets], text=text if is_raw else "")
+        if not isinstance(text, str):
+            return text if isinstance(text, Tree) else Tree(list(check_sentence(text, number)))
+        tokens = replace(self.tokeniser, lang=lang or self.settings.lang)(text)
+        return Tree(tokens, offsets=[(begin, end) for begin, end in token_offsets(tokens, text).tolist()], text=text)
 
-    def parse(self, sentences: Iterable[Tree], window: float | None = None) -> Iterator[Tree]:
-        """Yield sentences with their trees; those without words as they are. window: see `predictions`."""
-        sentences, copies = tee(sentences)
+    def _parse(self, sentences: Iterable[Text], window: float | None) -> Iterator[Tree]:
+        sentences, copies = tee(map(self.sentence, sentences, count()))
         trees = self.predictions((sentence for sentence in copies if sentence.tokens), window)
         for sentence in sentences:
             source = {"lines": sentence.lines, "offsets": sentence.offsets, "text": sentence.text}

@@ -53,7 +53,7 @@ class Tree:
             return ""
         lines, word = [], 0
         for line in self.lines or self._new_lines():
-            if not NOT_A_WORD.match(line):
+            if self.heads and not NOT_A_WORD.match(line):
                 columns = line.split("\t")
                 columns[HEAD], columns[LABEL] = str(self.heads[word]), self.labels[word]
                 columns[UPOS] = self.tags[word] if self.tags else columns[UPOS]

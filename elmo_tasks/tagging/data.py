@@ -118,11 +118,12 @@ class SentenceReader:
             is_header = number == 1 and names[0] in TOKEN_KEYS and names[-1] in LABEL_KEYS
             if is_header or (is_conllu and re.match(r"#|\d+[-.]\d+\t", line)):
                 continue
-            where, first = f"{path}:{number}", first if tokens else number
-            if not (is_conllu or self.columns) and line.startswith("1\t") and line.count("\t") >= 9:
-                raise UserError(f"{where}: this is CoNLL-U. Set `data_format=conllu`, or `columns`.")
             columns = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
-            n = len(columns)
+            n, where, first = len(columns), f"{path}:{number}", first if tokens else number
+            if not (is_conllu or self.columns):
+                is_tagged = number == 1 and all("/" in part[1:-1] for part in columns)
+                if other := "tagged" if is_tagged else "conllu" if n > 9 and columns[0] == "1" else "":
+                    raise UserError(f"{where}: {line!r:.60} looks like `data_format={other}`. Set that, or `columns`.")
             if not (-n <= token < n and -n <= label < n) or token % n == label % n:
                 raise UserError(f"{where}: found {line!r:.60}, expected a token in column {token}, a label in {label}.")
             tokens.append(re.sub(r"\s+", "_", columns[token].strip(" ")) or "_")

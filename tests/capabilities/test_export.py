@@ -283,7 +283,7 @@ def test_a_parser_gives_the_same_trees(export, tmp_path, runtime, settings):
     lines = [
         line for line in raw_lines(12, [f"{word}{k}" for k in range(99) for word in ("the", "很", "bank")]) if line
     ]
-    trees = list(parser.parse(map(parser.sentence, lines)))
+    trees = parser.predict(lines)
     exported = export(tmp_path / "parser", runtime)
     answers = list(exported.predict(exported.run, lines))
     assert [text + "\n" for _, text in answers] == [tree.to_conllu() for tree in trees]

@@ -150,7 +150,9 @@ def test_an_untrained_parser_predicts_trees_with_one_root(treebank):
     )
     *empty, tree = parser.predict(["", "\u200b", [], "the dog sleeps"])
     assert [(str(one), one.to_conllu(), "<path d" in one.to_svg()) for one in empty] == [("", "", False)] * 3
-    assert str(parser.sentence("the dog")) == "the dog"
+    unparsed = parser.sentence("the dog")
+    assert str(unparsed) == "the dog" and unparsed.to_conllu().splitlines()[1].split("\t")[6:8] == ["_", "_"]
+    assert str(parser.predict([unparsed])[0]) == str(parser.predict(["the dog"])[0]) != "the dog"
     (blank,) = parser.predict([["the", "\n", "dog"]])
     assert blank.to_conllu().split("\n")[1].startswith("2\t_\t")
     assert tree.heads.count(0) == 1 and tree.labels[tree.heads.index(0)] == "root" and tree.labels.count("root") == 1

@@ -51,6 +51,8 @@ def test_segmented_words(tmp_path):
     ("name", "content", "word"),
     [
         ("a.txt", "Ann B-PER\nsaw\n", "a.txt:2"),
+        ("a.txt", "他/r 在/p 银行/n\n", "a.txt:1.*data_format=tagged"),
+        ("a.txt", "1\ta" + "\t_" * 8, "a.txt:1.*data_format=conllu"),
         ("a.txt", "\n\n", "no sentences"),
         ("a.jsonl", '{"tokens": ["a"], "labels": ["O", "O"]}', "jsonl:1.*2 labels"),
         ("a.jsonl", '{"text": "Ann", "label": [[0, 9, "PER"]]}', "jsonl:1.*spans"),
