@@ -29,7 +29,7 @@ import numpy as np
 import elmo
 from elmo_core.checks import describe
 from elmo_core.files import disk
-from elmo_core.files.tensors import read_tensors, write_tensors
+from elmo_core.files.tensors import digest, read_tensors, write_tensors
 from elmo_core.machine import products, runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, join_names, log
@@ -43,7 +43,7 @@ from elmo_tasks.inputs import BILM, FileVectors, PretrainedELMo, Rows, TokenInpu
 from elmo_tasks.ready import ready_made
 from elmo_tasks.records import is_table
 from elmo_tasks.settings import Settings
-from elmo_tasks.trainer import ELMO_DIGEST, STATE, Progress, check_identity, digest, fit, hold_out, training_identity
+from elmo_tasks.trainer import ELMO_DIGEST, STATE, Progress, check_identity, fit, hold_out, training_identity
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -4,9 +4,8 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from tqdm.auto import tqdm
 
 import elmo
 from elmo_core.config import differences
-from elmo_core.files.tensors import join_arrays, read_tensors, split_arrays, write_tensors
+from elmo_core.files.tensors import digest, join_arrays, read_tensors, split_arrays, write_tensors
 from elmo_core.machine import versions
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, bar, format_duration, log
@@ -236,13 +235,6 @@ def check_identity(folder: Path, before: dict[str, Any], now: dict[str, Any]) ->
     if changes := differences(before, now):
         found = f"{folder} was trained with other settings or data: {'; '.join(changes.values())}"
         raise UserError(f"`resume`: {found}. Use the same, or start again without `resume`, with `overwrite=True`.")
-
-
-def digest(parts: Iterable[Any]) -> str:
-    value = sha1()
-    for part in parts:
-        value.update(part)
-    return value.hexdigest()
 
 
 def _numpy(tensors: dict[str, paddle.Tensor]) -> dict[str, np.ndarray]:

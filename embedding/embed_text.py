@@ -23,10 +23,10 @@ from tqdm import tqdm
 
 from elmo_core.config import differences
 from elmo_core.files import disk
+from elmo_core.files.tensors import digest
 from elmo_core.messages import UserError, format_count, format_duration, log
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import BATCHES_PER_WINDOW, sentence_windows
-from elmo_core.weights import checkpoint
 
 if TYPE_CHECKING:
     from elmo import ELMoEmbedder
@@ -86,10 +86,9 @@ def _describe(embedder: "ELMoEmbedder", text: Path) -> dict[str, Any]:
     if blank:
         result = "zero vectors" if embedder.pool else "empty datasets"
         log.warning(f"{text}: {format_count(blank, 'blank lines')}: {result}.")
-    weights = {name: weight.numpy() for name, weight in embedder.bilm.state_dict().items()}
-    weights["config"] = np.frombuffer(repr(embedder.config).encode(), np.uint8)  # same weights, another network
+    weights = (weight.numpy() for weight in embedder.bilm.state_dict().values())
     settings = {
-        "model": f"SHA-1 {checkpoint.fingerprint(weights)[:12]}"
+        "model": f"SHA-1 {digest([repr(embedder.config).encode(), *weights])[:12]}"
         + (f", {embedder.vocabulary.identity}" if embedder.vocabulary else ""),
         "text": f"{format_count(lines, 'lines')}, {format_count(tokens, 'tokens')} (CRC-32 {checksum:08x})",
         "windows": windows,

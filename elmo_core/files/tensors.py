@@ -6,7 +6,7 @@ cancel out, such as two 64-bit words of an array swapped.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -81,6 +81,14 @@ def _opened(path: Path) -> Iterator[safe_open]:
 
 def _damage(path: Path, reason: str) -> UserError:
     return UserError(f"{path} is truncated or damaged ({reason}). Copy or create it again.")
+
+
+def digest(parts: Iterable[bytes | np.ndarray]) -> str:
+    """The hexadecimal SHA-1 of bytes and arrays."""
+    value = hashlib.sha1()
+    for part in parts:
+        value.update(part)
+    return value.hexdigest()
 
 
 def _checksum(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> str:

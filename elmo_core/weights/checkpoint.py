@@ -11,7 +11,6 @@
 A folder is written under a temporary name, synced and renamed. None is ever changed.
 """
 
-import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -197,12 +196,3 @@ def check_shapes(expected: Mapping[str, Sequence[int]], weights: Mapping[str, np
     if different := [name for name in {**shapes, **found} if shapes.get(name) != found.get(name)]:
         faults = [f"{name} is {found.get(name, 'missing')}, expected {shapes.get(name, 'none')}" for name in different]
         raise UserError(f"{source}: the weights do not match the model: {join_names(faults)}.")
-
-
-def fingerprint(weights: Mapping[str, np.ndarray]) -> str:
-    """Hexadecimal SHA-1 of all names and arrays, to distinguish models."""
-    digest = hashlib.sha1()
-    for name, array in sorted(weights.items()):
-        digest.update(f"{name} {array.shape} {array.dtype}".encode())
-        digest.update(np.ascontiguousarray(array))
-    return digest.hexdigest()
