@@ -12,8 +12,8 @@
 list, the default, shows the published models, then the ready-made taggers and parsers. Some of the former are bundled with
 the library. The others are downloaded by get, or when their name is given instead of a checkpoint to a script, ELMo(...) or
 ELMoEmbedder(...), and cached in $ELMO_HOME/models (default: ~/.cache/elmo/models). ELMO_MIRROR=https://mirror.example/elmo
-replaces https://host/path by https://mirror.example/elmo/host/path. Without a network, give downloaded files, or a folder or
-archive with them, to --from.
+replaces https://host/path by https://mirror.example/elmo/host/path. Without a network, give the downloaded files, their
+folder, or the archive, to --from.
 
 import reads these formats, and recognises them by the names of the files (docs/weights.md):
 

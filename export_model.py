@@ -1,8 +1,8 @@
 """Export a trained model as a static graph, for Paddle Inference and ONNX Runtime.
 
     python export_model.py checkpoints --output=exported
-    python export_model.py checkpoints/10000 --output=exported --layers=top --onnx
-    python export_model.py tagger --output=exported --onnx
+    python export_model.py checkpoints/10000 --output=top --layers=top --onnx
+    python export_model.py parser/en-ewt --output=parser --onnx
     echo "The first sentence." | python exported/run_paddle.py
 
 MODEL is a checkpoint or published model of ELMo, or the folder of a tagger (run_tag.py), classifier (run_finetune.py) or
@@ -21,6 +21,7 @@ from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import UserError
 from elmo_core.network.layers import layer_choice
+from elmo_tasks.ready import MODELS
 from elmo_tasks.task import read_config
 from export import folder
 from export.networks import NETWORKS, EmbedderNetwork
@@ -28,7 +29,7 @@ from export.networks import NETWORKS, EmbedderNetwork
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
-    parser.add_argument("model", metavar="MODEL", help="checkpoint, saved model, or name")
+    parser.add_argument("model", metavar="MODEL", help="checkpoint, saved model, or name: en, parser/en-ewt, ...")
     parser.add_argument("--output", **arguments.DIR, required=True, help="folder to write")
     parser.add_argument("--onnx", action="store_true", help="also write model.onnx, for ONNX Runtime and others")
     layers = "of ELMo: all, top, average, an index, or several: 0,1 (default: all)"
@@ -40,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     disk.check_output_folder("--output", args.output)
     runtime.set_device("cpu")
-    values = read_config(Path(args.model))
+    path = MODELS / args.model if (MODELS / args.model / "config.json").exists() else Path(args.model)
+    values = read_config(path)
     task = values["task"] if values else "ELMo"
     if task == "ELMo":
         bilm, vocabulary = load_bilm(args.model)
@@ -52,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise UserError(f"--layers has no effect: {args.model} holds a {task}.")
     else:
         network_type, task_type = NETWORKS[task]
-        network = network_type(task_type(args.model, "cpu"))
+        network = network_type(task_type(path, "cpu"))
     folder.write(network, args.output, f"{task} {args.model}", args.onnx)
     print(f"exported to {args.output}; its README.md describes the inputs and outputs")
 

@@ -58,8 +58,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     disk.check_output("--output", args.output, args.input)
     disk.check_input(args.input, "a text, one sentence per line", "--input")
-    share = args.shard or runtime.rank_and_size()
-    embed_text.embed(load(args), args.input, args.output, share, args.forget_sentences)
+    (i, n), (rank, size) = args.shard or (0, 1), runtime.rank_and_size()
+    embed_text.embed(load(args), args.input, args.output, (i * size + rank, n * size), args.forget_sentences)
 
 
 def load(args: argparse.Namespace) -> "ELMoEmbedder":

@@ -179,7 +179,7 @@ def write_surprisal(args: argparse.Namespace, corpus: Corpus, embedder: elmo.ELM
             scores.writerow([line, number, *(f"{x:.6f}" for x in (forward, backward, (forward + backward) / 2))])
             score += Score(forward, backward, len(records))
             counts.add_sentence(len(tokens), sum(not record.in_vocabulary for record in records))
-    corpus.check(args.dev_data_path, counts)
+        corpus.check(args.dev_data_path, counts)
     print_score(counts, embedder.vocabulary, score, time.perf_counter() - start)
 
 

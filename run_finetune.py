@@ -24,7 +24,6 @@ import classifier_flags
 import script
 import task_flags
 from classifier_flags import CONTENT
-from elmo_core.text.text_files import read_lines
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.data import Text, as_text
 
@@ -45,15 +44,15 @@ def main(argv: Sequence[str] | None = None) -> None:
 def predict(args: argparse.Namespace, classifier: Classifier) -> None:
     """Write the class of each text, its probability and the text; or JSON. A blank line stays blank."""
     with script.output(args.output, args.input) as target:
-        texts, copies = tee(map(classifier.tokenised, input_texts(args, classifier.parts["pairs"])))
+        texts, copies = tee(map(classifier.tokenised, input_texts(args, classifier.classes, classifier.parts["pairs"])))
         for text, row in zip(texts, classifier.predictions(copies, None), strict=True):
             target.write(f"{formatted(classifier, text, row, args) if any(text.texts) else ''}\n")
             target.flush()
 
 
-def input_texts(args: argparse.Namespace, pairs: bool) -> Iterator[Text]:
+def input_texts(args: argparse.Namespace, classes: Sequence, pairs: bool) -> Iterator[Text]:
     """Yield the texts of the input's lines."""
-    for number, line in enumerate(read_lines(args.input), 1):
+    for number, line in enumerate(task_flags.text_lines(args.input, () if pairs else classes), 1):
         line = line if line.strip() or not pairs else "\t"
         yield as_text(line.split("\t") if pairs else line, f"{args.input or 'standard input'}:{number}")
 

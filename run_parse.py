@@ -10,7 +10,6 @@ the highest LAS on --dev_file is saved. UAS and LAS are those of the CoNLL 2018 
 """
 
 import argparse
-import re
 from collections.abc import Iterator, Sequence
 
 import args as arguments
@@ -18,15 +17,11 @@ import script
 import task_flags
 from args import FILE
 from elmo_core.files import disk
-from elmo_core.messages import UserError
-from elmo_core.text.text_files import read_lines
 from elmo_tasks.parsing.data import read_conllu
 from elmo_tasks.parsing.network import ParserSettings
 from elmo_tasks.parsing.parser import Parser
 from elmo_tasks.parsing.trees import Tree
 from elmo_tasks.records import ending
-
-CONLLU = re.compile(r"# (sent_id|text) = |\d+(-\d+)?(\t[^\t]*){9}$")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -52,15 +47,11 @@ def predict(args: argparse.Namespace, parser: Parser) -> None:
 
 
 def sentences(args: argparse.Namespace, parser: Parser) -> Iterator[Tree]:
-    """Yield the sentences of the input."""
+    """The sentences of the input."""
     if args.input and ending(args.input) == "conllu":
-        yield from read_conllu(args.input, is_gold=False)
-        return
-    for number, line in enumerate(read_lines(args.input), 1):
-        if CONLLU.match(line):
-            raise UserError(f"{args.input or 'standard input'}:{number}: this is CoNLL-U. Give --input=FILE.conllu.")
-        if (tree := parser.sentence(line, number, args.lang)).tokens:
-            yield tree
+        return read_conllu(args.input, is_gold=False)
+    trees = (parser.sentence(line, lang=args.lang) for line in task_flags.text_lines(args.input, ()))
+    return (tree for tree in trees if tree.tokens)
 
 
 if __name__ == "__main__":

@@ -82,8 +82,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         trainer.restore(resumed)
         if is_finished(trainer, resumed):
             steps = f"{trainer.progress.step:,} of {trainer.progress.total:,}"
-            log.info(f"{resumed} is at step {steps}: nothing is left to do.")
-            log.info("To train on, raise --epochs or --max_steps (or --patience).")
+            limit = "--patience" if trainer.progress.step < trainer.progress.total else "--epochs or --max_steps"
+            log.info(f"{resumed} is at step {steps}: nothing is left to do. To train on, raise {limit}.")
             return
         trainer.open_folder(resumed)
         log_summary(args, trainer, device, len(corpus.paths))
@@ -94,6 +94,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 def find_checkpoints(args: argparse.Namespace) -> tuple[Path | None, Path | None]:
     """Find the checkpoint that the run resumes from, and the one whose weights it starts from, if any."""
     if args.resume and checkpoint.steps(args.save_dir):
+        if args.init_from_ckpt:
+            log.warning(f"--init_from_ckpt is not read: --resume continues the run in {args.save_dir}.")
         args.init_from_ckpt, args.finetune_from = str(args.save_dir), None
     resumed, source = (name and model_files.resolve_name(name) for name in (args.init_from_ckpt, args.finetune_from))
     return resumed, source

@@ -19,7 +19,6 @@ import args as arguments
 import script
 import task_flags
 from elmo_core.messages import UserError
-from elmo_core.text.text_files import read_lines
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.scheme import are_of_words
 from elmo_tasks.tagging.tagger import Tagger
@@ -38,10 +37,11 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def predict(args: argparse.Namespace, tagger: Tagger) -> None:
-    if args.output_format in ("tagged", "words") and not are_of_words(tagger.labels, tagger.settings.scheme):
-        raise UserError("--output_format: words and tagged require LAC's labels or, without O, such as B, M, E and S.")
+    scheme = tagger.settings.scheme
+    if not {"tagged": scheme == "lac", "words": are_of_words(tagger.labels, scheme)}.get(args.output_format, True):
+        raise UserError("--output_format: tagged requires LAC's labels; words these, or B, M, E and S without O.")
     with script.output(args.output, args.input) as target:
-        lines = (tagger.line(text, args.lang) for text in read_lines(args.input))
+        lines = (tagger.line(text, args.lang) for text in task_flags.text_lines(args.input, tagger.labels))
         for line, *found in tagger.tagged(lines, None, scored=args.output_format == "json"):
             target.write(formatted(tagger, line, *found, args.output_format) if line.text.strip() else "\n")
             target.flush()

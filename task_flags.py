@@ -2,15 +2,21 @@
 
 import argparse
 import dataclasses
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from args import FILE, add, add_settings, options
 from elmo_core.files import disk
 from elmo_core.machine import runtime
+from elmo_core.messages import UserError
+from elmo_core.text.text_files import read_lines
+from elmo_tasks.records import Label, ending
 from elmo_tasks.settings import Settings
 from elmo_tasks.task import Task
+
+CONLLU = re.compile(r"# (sent_id|text) = |\d+(-\d+)?(\t[^\t]*){9}$")
 
 
 def add_commands(
@@ -64,6 +70,16 @@ def run(args: argparse.Namespace, task: type[Task], **commands: Callable) -> Non
     runtime.set_device(args.device)
     command = {"train": train, "evaluate": evaluate, **commands}[args.command]
     command(args, task if args.command == "train" else task(args.model_dir, args.device, args.precision))
+
+
+def text_lines(path: Path | None, labels: Sequence[Label]) -> Iterator[str]:
+    """Yield the lines of text to predict, which have no labels."""
+    labelled = {f"\t{label}" for label in labels}
+    for number, line in enumerate(read_lines(path), 1):
+        if CONLLU.match(line) or line[line.rfind("\t") :] in labelled or ending(path or "") in ("csv", "json", "jsonl"):
+            where = f"{path or 'standard input'}:{number}"
+            raise UserError(f"{where}: {line!r:.60} is labelled data, expected text; run_parse.py also reads .conllu.")
+        yield line
 
 
 def train(args: argparse.Namespace, task: type[Task], data: Any = None, test: Any = None) -> None:

@@ -49,8 +49,7 @@ def check_sentence(sentence: Sequence[str], number: int | str) -> Sequence[str]:
     Blank tokens, such as spaCy's, and no-break spaces within a token are read as any unknown characters.
     """
     if (tokens := as_list(sentence)) is None:
-        hint = " Split raw text with split, list or jieba.lcut, or use `encode_texts` or a tagger's `spans`."
-        hint = hint if isinstance(sentence, str) else ""
+        hint = " Split raw text with split or jieba.lcut, or use `encode_texts` or `spans`." * isinstance(sentence, str)
         raise TypeError(f"sentence {number}: found {describe(sentence)}, expected a list of tokens: {EXAMPLE}.{hint}")
     if all(isinstance(token, str) for token in tokens) and " ".join(tokens).split() == list(tokens):
         return tokens

@@ -117,4 +117,4 @@ class ELMoConfig:
 def differences(saved: Mapping, current: Mapping) -> dict[str, str]:
     """Settings that have changed since they were saved, each with a description: {"seed": "seed was 1, is 2"}."""
     names = [name for name in {**current, **saved} if saved.get(name) != current.get(name)]
-    return {name: f"{name} was {saved.get(name)}, is {current.get(name)}" for name in names}
+    return {name: f"{name} was {saved.get(name)!s:.80}, is {current.get(name)!s:.80}" for name in names}

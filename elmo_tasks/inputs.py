@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,7 +102,7 @@ class FileVectors:
         """Read the settings' file, if any, in word2vec's or GloVe's format. If only FILE.gz exists, that is read."""
         if not settings.word_vectors:
             return None
-        file = load_word_vectors(Path(settings.word_vectors), settings.word_vectors_limit)
+        file = load_word_vectors(settings.word_vectors, settings.word_vectors_limit)
         return cls(file.index_to_key, file.vectors, random, settings.seed)
 
     def row(self, word: str) -> int | None:

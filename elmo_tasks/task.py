@@ -100,20 +100,21 @@ class Task(Generic[S]):
 
         device: auto, cpu, gpu or gpu:N. precision: of ELMo's products: float32, bfloat16 or auto.
         """
-        folder, ready = disk.user_path(folder), {path.name: path for path in ready_made(self.name)}
+        chosen_precision(precision, runtime.device_name(device))  # raises unless this machine has them
+        name, folder, ready = str(folder), disk.user_path(folder), {path.name: path for path in ready_made(self.name)}
         values = read_config(folder)
-        if values is None and str(folder) in ready:
-            values = read_config(folder := ready[str(folder)])
+        if values is None and name in ready:
+            values = read_config(folder := ready[name])
         if values is None or values["task"] != self.name:
             found = f"a trained {values['task']}" if values else "no trained model"
             names = f" or a name: {join_names(list(ready))}" if ready else ""
             raise UserError(f"{folder} holds {found}, expected a trained {self.name}{names}.")
-        (tensors, _), source, pretrained = read_tensors(folder / WEIGHTS), values.get(ELMO), None
+        (tensors, _), source = read_tensors(folder / WEIGHTS), values.get(ELMO)
+        if source not in (None, f"{ELMO}/", *published.table()):
+            raise UserError(f"{folder / CONFIG}: {ELMO} is {source!r:.60}, expected a model's name or {ELMO}/.")
+        source = folder / ELMO if source == f"{ELMO}/" else source and published.install(source)
         try:
-            if source is not None:
-                if source != f"{ELMO}/" and source not in published.table():
-                    raise UserError(f"{ELMO} is {source!r:.60}, expected a model's name or {ELMO}/.")
-                pretrained = PretrainedELMo.load(folder / ELMO if source == f"{ELMO}/" else published.install(source))
+            pretrained = PretrainedELMo.load(source) if source else None
             self._restore(values, tensors, pretrained, device, precision)
             if self.identity and self.identity[ELMO_DIGEST] != self.elmo_digest():
                 raise UserError(f"{ELMO}, {source}, has other weights than the ELMo of its training.")
@@ -399,7 +400,7 @@ class Task(Generic[S]):
     def card(self) -> str:
         """The model card: what the model was trained on and how, its scores, how to use it."""
         name, scores = self.folder.name if self.folder else self.name, self.scores
-        lines = [f"- settings other than the defaults: {json.dumps(self.settings.changed(), ensure_ascii=False)}"]
+        lines = [f"- settings other than the defaults: {json.dumps(self.settings.changed(), ensure_ascii=False):.2000}"]
         lines += [f"- labels: {join_names(list(map(str, self.parts['labels'])), 50)}"] if "labels" in self.parts else []
         lines += [f"- ELMo: {self.pretrained.name or f'in {ELMO}/'}"] if self.pretrained else []
         lines += [f"- examples: {', '.join(f'{n:,} {part}' for part, n in scores['sizes'].items())}"] if scores else []

@@ -120,7 +120,7 @@ def make_optimizer(network: paddle.nn.Layer, settings: Any) -> Adam:
     """Adam for all weights that are trained; those of ELMo have a learning rate of their own, and no decay."""
     weights, decay = dict(network.named_parameters()), {}
     for name, weight in weights.items():
-        if name.startswith(BILM):
+        if settings.elmo_trainable and name.startswith(BILM):
             weight.optimize_attr["learning_rate"] = settings.elmo_lr / settings.lr
         elif name.endswith(".weight") and "embedding" not in name and settings.weight_decay:
             decay[name] = settings.weight_decay

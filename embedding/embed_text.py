@@ -54,7 +54,7 @@ def embed(
     own = range(share[0], len(parts), share[1])
     missing = {number: parts[number] for number in own if not parts[number].exists()}
     for part in filter(Path.exists, parts):
-        _check_settings(part, settings)
+        _check_settings(part, settings, folder)
     log.info(f"parts         {folder}, {len(own) - len(missing):,} of {format_count(len(own), 'windows')} done")
     _write_parts(embedder, text, missing, settings)
     if not all(part.exists() for part in parts):
@@ -92,7 +92,7 @@ def _describe(embedder: "ELMoEmbedder", text: Path) -> dict[str, Any]:
         + (f", {embedder.vocabulary.identity}" if embedder.vocabulary else ""),
         "text": f"{format_count(lines, 'lines')}, {format_count(tokens, 'tokens')} (CRC-32 {checksum:08x})",
         "windows": windows,
-        "layers": embedder.choice.indices,
+        "layers": [embedder.choice.how, *embedder.choice.indices],
         "mix": embedder.choice.weights,
         "pool": embedder.pool,
         "dtype": embedder.dtype,
@@ -104,15 +104,17 @@ def _describe(embedder: "ELMoEmbedder", text: Path) -> dict[str, Any]:
     return settings
 
 
-def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
+def _check_settings(path: Path, settings: Mapping[str, Any], folder: Path | None = None) -> None:
     try:
         with h5py.File(path) as file:
             saved = json.loads(file.attrs[SETTINGS])
     except (OSError, KeyError, ValueError) as error:
-        raise UserError(f"{path} exists and was not written by run_embed.py. Choose another --output.") from error
+        raise UserError(f"{path} is damaged, or not of run_embed.py. Choose another --output, or delete it.") from error
     if changes := differences(saved, settings):
         changed = "; ".join(changes.values())
-        raise UserError(f"{path} exists with other settings: {changed}. Choose another --output, or delete it.")
+        raise UserError(
+            f"{folder or path} exists with other settings: {changed}. Choose another --output, or delete it."
+        )
 
 
 def _write_parts(embedder: "ELMoEmbedder", text: Path, parts: Mapping[int, Path], settings: Mapping) -> None:

@@ -16,13 +16,14 @@ ROUNDING = 1e-3  # bits between equal sentences in different batches
 
 def read_pairs(path: Path, groups: Sequence[str] = ()) -> list[dict]:
     """Read *.jsonl or *.json, an object with FIELDS and groups on each line; or columns, by default the FIELDS."""
-    is_json, names, pairs = {".json", ".jsonl"} & {*path.suffixes}, FIELDS, []
+    is_json, names, pairs = {".json", ".jsonl"} & {*map(str.lower, path.suffixes)}, FIELDS, []
     wanted = f"{'an object with' if is_json else 'a TSV, quoted as in CSV, of'} {', '.join([*FIELDS, *groups])}"
     for number, line in enumerate(read_lines(path), 1):
         try:
             cells = [] if is_json else next(csv.reader([line], delimiter="\t", strict=True), [])
-            if {*FIELDS} <= {*cells}:  # a header
-                names = cells
+            header = [cell.lower() if cell.lower() in FIELDS else cell for cell in map(str.strip, cells)]
+            if {*FIELDS} <= {*header}:
+                names = header
                 continue
             pair = parse_json(line) if is_json else dict(zip(names, cells, strict=True))
         except (ValueError, csv.Error):

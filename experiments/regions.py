@@ -36,7 +36,7 @@ def read_items(path: Path, make_tokeniser: Callable[[list[str]], Tokeniser]) -> 
     """Read sentences from a table of item, condition (may be missing), region, by number or name, and words.
 
     Successive rows of an item and condition are a sentence, and all of a region among them are this region.
-    make_tokeniser: of the words of all regions.
+    make_tokeniser: of the sentences.
     """
     table, rows = csv.DictReader((f"{line}\n" for line in read_lines(path)), delimiter="\t", strict=True), []
     try:
@@ -53,8 +53,9 @@ def read_items(path: Path, make_tokeniser: Callable[[list[str]], Tokeniser]) -> 
     except csv.Error as error:
         wanted = f"a header of {', '.join(COLUMNS)}, tabs between, quotation marks as in CSV"
         raise UserError(f"{path}:{table.reader.line_num}: {error}. Expected {wanted}.") from error
-    tokenise = make_tokeniser([words for *_, words in rows])
-    items = [_item(*names, [row[2:] for row in part], tokenise) for names, part in groupby(rows, lambda row: row[:2])]
+    parts = [(names, [row[2:] for row in part]) for names, part in groupby(rows, lambda row: row[:2])]
+    tokenise = make_tokeniser([" ".join(words for _, words in part) for _, part in parts])
+    items = [_item(*names, part, tokenise) for names, part in parts]
     for names, n in Counter(item[:2] for item in items).items():
         if n > 1:
             raise UserError(f"{path}: item, condition {names} is in {n} places. Put its rows together.")

@@ -141,10 +141,10 @@ class TaggerNetwork(TaskNetwork):
 
     def __init__(self, tagger: Tagger):
         super().__init__(tagger, "scheme", "unit")
-        self.add_table("labels", tagger.labels)
+        self.settings["labels"] = tagger.labels
         self.settings["crf"] = [scores.tolist() for scores in tagger.network.crf.decoding_scores()]
         shape = [*TOKENS, len(tagger.labels)]
-        self.outputs = {"scores": {"shape": shape, "meaning": "of the labels in labels.txt, before the CRF"}}
+        self.outputs = {"scores": {"shape": shape, "meaning": "of the labels in `settings`, before the CRF"}}
         if tagger.settings.scheme == "lac":
             self.settings |= {"pieces": "pieces.txt", "whole": tagger.piece_splitter.whole}
             self.add_table("pieces", sorted(tagger.piece_splitter.known))
@@ -164,8 +164,8 @@ class ClassifierNetwork(TaskNetwork):
         self.pairs = self.settings["pairs"] = classifier.parts["pairs"]
         pairs = "; of the inputs' 2B texts, those of a pair are B rows apart" if self.pairs else ""
         self.lines = "two texts, separated by a tab" if self.pairs else "a text"
-        meaning = f"per class of labels.txt{pairs}; pass the first {classifier.settings.max_seq_len} tokens of a text"
-        self.add_table("labels", classifier.classes)
+        meaning = f"of `labels` in `settings`{pairs}; pass the first {classifier.settings.max_seq_len} tokens of a text"
+        self.settings["labels"] = classifier.classes
         self.outputs = {"probabilities": {"shape": ["B", len(classifier.classes)], "meaning": meaning}}
 
     def build(self, batch: Sentences) -> list[Array]:
@@ -183,15 +183,14 @@ class ParserNetwork(TaskNetwork):
 
     def __init__(self, parser: Parser):
         super().__init__(parser, "with_tags")
-        names = parser.parts["labels"]
-        self.add_table("labels", names)
+        names = self.settings["labels"] = parser.parts["labels"]
         arcs = {"shape": [*TOKENS, 1, "T + 1"], "meaning": "scores of each token's heads; 0 is the root"}
-        labels = {"shape": [*TOKENS, len(names), "T + 1"], "meaning": "scores of each arc's labels, see labels.txt"}
+        labels = {"shape": [*TOKENS, len(names), "T + 1"], "meaning": "scores of each arc's `labels` in `settings`"}
         self.outputs = {"arcs": arcs, "labels": labels}
         if self.settings["with_tags"]:
-            self.add_table("tags", parser.parts["tags"])
+            self.settings["tags"] = parser.parts["tags"]
             shape = [*TOKENS, len(parser.parts["tags"])]
-            self.outputs["tags"] = {"shape": shape, "meaning": "scores of the tags in tags.txt"}
+            self.outputs["tags"] = {"shape": shape, "meaning": "scores of the `tags` in `settings`"}
 
     def build(self, batch: Sentences) -> list[Array]:
         ops, network = batch.ops, self.network

@@ -96,7 +96,7 @@ class Report:
 
     @property
     def reasons(self) -> str:
-        return ", ".join(f"{n:,} {why}" for why, n in sorted(self.dropped.items()) if n)
+        return ", ".join(f"{why}: {n:,}" for why, n in sorted(self.dropped.items()) if n)
 
 
 Result = tuple[dict[str, list[str]], Report]
@@ -112,6 +112,9 @@ def make_corpus(inputs: Iterable[str | Path], output: Path, options: Options, pr
     texts = chain.from_iterable(batch.decoded(options.encoding) for batch in batches(paths))
     tokeniser = make_tokeniser(options.lang, texts, user_dict=options.user_dict)
     first_dev = _first_held_out(paths, options) if options.dev_split == "last" else None
+    numbers = range(len(paths)) if options.document == "file" and options.dev_fraction else ()
+    if numbers and not any(_is_held_out(options, first_dev, number, b"") for number in numbers):
+        raise UserError("no file would be held out: `dev_fraction` is too small for so few files.")
     if tokeniser.lang == "zh":
         tokeniser("中")  # loads jieba's dictionary before processes are started, which share it
     report = Report()
@@ -123,7 +126,7 @@ def make_corpus(inputs: Iterable[str | Path], output: Path, options: Options, pr
                 parts["dev"] = _Shards(folder / "dev", n, options.seed, stack)
             work = partial(_process_batch, options, tokeniser, first_dev)
             progress = stack.enter_context(_progress(paths, "tokenise"))
-            for lines, counts in _parallel_map(work, batches(paths, options.document), processes):
+            for lines, counts in _parallel_map(work, batches(paths, options.document, options.encoding), processes):
                 for name, part in parts.items():
                     part.add(lines[name])
                     report.sentences[name] += len(lines[name])
@@ -138,7 +141,7 @@ def make_corpus(inputs: Iterable[str | Path], output: Path, options: Options, pr
     return report
 
 
-def batches(paths: Iterable[Path], document: str = "line") -> Iterator[Batch]:
+def batches(paths: Iterable[Path], document: str = "line", encoding: str = "utf-8") -> Iterator[Batch]:
     """Yield the files' lines. document: a line, a block up to a blank line, or a file."""
     number = -1
     for path in paths:
@@ -146,7 +149,7 @@ def batches(paths: Iterable[Path], document: str = "line") -> Iterator[Batch]:
         for first, block, size in byte_blocks(path, BATCH_BYTES):
             lines, documents = block.removesuffix(b"\n").split(b"\n"), []
             for line in lines:
-                blank = not line.strip()
+                blank = not line.strip() or (document == "block" and not line.decode(encoding, "ignore").strip())
                 starts_document = starts_document or document == "line" or (document == "block" and blank)
                 if not blank:
                     number, starts_document = number + starts_document, False
@@ -195,7 +198,7 @@ def _first_held_out(paths: list[Path], options: Options) -> int:
     """Return the number of the first document of dev, if dev is the last `dev_fraction` of all documents."""
     n = 0
     with _progress(paths, "count documents") as progress:
-        for batch in batches(paths, options.document):
+        for batch in batches(paths, options.document, options.encoding):
             n = batch.documents[-1] + 1
             progress.update(batch.size)
     return n - max(1, round(options.dev_fraction * n))

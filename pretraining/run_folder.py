@@ -40,13 +40,10 @@ def check(folder: Path, source: Path | None, overwrite: bool) -> None:
     if (folder / LOG).exists() and (folder / LOG).stat().st_size and not _read_log(folder):
         others.append(LOG)
     if others:
-        raise UserError(f"--save_dir {folder} has {join_names(others)}, not only of a run. Rename it, or name another.")
+        raise UserError(f"--save_dir {folder} has {join_names(others)}, not of a run. Rename it, or name another.")
     if (steps := _of_another_run(folder, source)) and not overwrite:
-        raise UserError(
-            f"--save_dir {folder} holds checkpoints of an earlier run: {join_names([*map(str, steps)])}. Continue it with "
-            f"--resume, choose another --save_dir (and start from their weights with --finetune_from={folder}), or "
-            "--overwrite them."
-        )
+        found = f"--save_dir {folder} holds checkpoints of an earlier run: {join_names([*map(str, steps)])}"
+        raise UserError(f"{found}. Add --resume to continue it, --overwrite, or --finetune_from={folder} in a new one.")
 
 
 def _of_another_run(folder: Path, source: Path | None) -> list[int]:
@@ -90,8 +87,7 @@ class RunFolder:
         if not checkpoint.exists(folder):
             training = self.settings, optimizer, progress
             checkpoint.save_model(folder, self.config, weights, self.vocabulary, training, advice)
-        final = {"final": step} if is_final else {}
-        names = {**checkpoint.read_names(self.path), "best": progress["best_step"], **final}
+        names = {"best": progress["best_step"], **({"final": step} if is_final else {})}
         existing = checkpoint.steps(self.path)
         checkpoint.write_names(self.path, {name: step for name, step in names.items() if step in existing})
         checkpoint.prune(self.path, self.keep)

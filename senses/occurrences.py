@@ -138,16 +138,14 @@ def find_words(
         distinct: dict[tuple, Occurrence] = {}
         for occurrence in occurrences:
             distinct.setdefault((occurrence.tokens, occurrence.position), occurrence)
-        n_duplicates = len(occurrences) - len(distinct)
-        words[text] = Word(text, n_words[text], sample.added, list(distinct.values()), n_duplicates)
+        kept = list(distinct.values())
+        words[text] = Word(text, n_words[text], sample.added, kept, len(occurrences) - len(kept))
     for word in map(words.get, query_words):
         if not word.count:
             raise UserError(f"{word.text!r} is not in the corpus. Is it a single token there, in the same case?")
         if not word.comparable:
-            raise UserError(
-                f"{word.text!r} is not {'with a sense ' if senses else ''}in two different sentences "
-                f"(found {format_count(word.count, 'occurrences')}): nothing to compare. Use more text, or another word."
-            )
+            sense = " has a sense" if senses else " occurs"
+            raise UserError(f"{word.text!r}{sense} in fewer than two different sentences. Use more text.")
     return words, background.items()
 
 

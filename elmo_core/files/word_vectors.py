@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.checks import import_optional
-from elmo_core.files.disk import check_input
+from elmo_core.files.disk import check_input, user_path
 from elmo_core.files.streams import damage_named, open_file
 from elmo_core.messages import format_count, log
 
 
-def load_word_vectors(path: Path, limit: int | None = None):
+def load_word_vectors(path: str | Path, limit: int | None = None):
     """Load gensim's KeyedVectors from a file in word2vec's format: binary if its name ends in .bin or .bin.gz, else text.
 
     GloVe's text, which lacks the first line of two numbers, is recognised. If only FILE.gz exists, that is read.
@@ -18,7 +18,7 @@ def load_word_vectors(path: Path, limit: int | None = None):
     """
     KeyedVectors = import_optional("gensim.models", "reading word vectors").KeyedVectors
 
-    compressed = path.with_name(f"{path.name}.gz")
+    compressed = (path := user_path(path)).with_name(f"{path.name}.gz")
     path = compressed if not path.exists() and compressed.is_file() else path
     check_input(path, "word vectors")
     binary = path.name.removesuffix(".gz").endswith(".bin")

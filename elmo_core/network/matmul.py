@@ -93,7 +93,8 @@ class FrozenWeight(paddle.base.framework.EagerParamBase):
 
 def freeze(weights: Iterable[paddle.Tensor]) -> None:
     for weight in weights:
-        weight.__class__ = FrozenWeight
+        if isinstance(weight, paddle.base.framework.EagerParamBase):  # a pickled layer has plain tensors
+            weight.__class__ = FrozenWeight
         weight.stop_gradient = True
 
 

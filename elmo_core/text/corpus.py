@@ -55,7 +55,7 @@ class Corpus:
         self.paths: list[Path] = list(chain.from_iterable(map(text_files, sources)))
         for path in self.paths:
             if not path.stat().st_size:
-                raise UserError(f"{path}: the file is empty. Expected one sentence per line, or no such file.")
+                raise UserError(f"{path}: the file is empty. Expected one sentence per line. Fill it, or remove it.")
             if Vocabulary.is_vocabulary_file(path):
                 raise UserError(f"{path} is a vocabulary. Expected text, for instance {path.parent / 'train' / '*'}.")
 

@@ -59,14 +59,16 @@ def choose_language(lang: str, texts: Iterable[str], words: Sequence[str] = ()) 
     texts = [text[:LONGEST] for text in islice(texts, SAMPLE)]
     found = recognise(texts, words)
     if lang == AUTO:
-        log.info(f"language      {found}, recognised by the text")
+        log.info(f"language      {found}, recognised from the text")
         return found
     if lang == "en" and found in CHINESE:
         log.warning("The text has many Chinese characters, which the language `en` does not segment. Use `zh`.")
     if lang == "none":
         warn_if_unreadable("The text", chain.from_iterable(map(str.split, texts)))
         if sum(map(bool, map(UNSPLIT.search, texts))) > len(texts) / 10:
-            log.warning("Many lines end with a mark attached to a word. If the text is not tokenised, set `lang`.")
+            log.warning(
+                "Many lines end with a mark attached to a word. Text that is not tokenised needs a `lang`, or preprocess.py."
+            )
     return lang
 
 

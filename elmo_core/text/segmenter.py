@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.files.disk import cache_folder, check_input
+from elmo_core.files.disk import cache_folder, check_input, user_path
 from elmo_core.messages import UserError, format_count, log
 
 HAN = re.compile("[\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
@@ -41,7 +41,7 @@ class Segmenter:
             return segmenter(tuple(map(str, path)))
         from elmo_core.text.text_files import read_lines  # not at the top: exported programs are given the entries
 
-        check_input(Path(path), "words, one per line, as for jieba")
+        check_input(path := user_path(path), "words, one per line, as for jieba")
         return segmenter(tuple(read_lines(path)), str(path))
 
     def __reduce__(self):

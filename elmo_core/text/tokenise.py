@@ -25,10 +25,10 @@ HAS_WORD = re.compile(r"[^\W_]")
 # In a tag, only attributes follow the name: `x<b or y>b` and `0 <p and p> 1` are plain text.
 ATTRIBUTES = r"""(?:\s+(?:[\w:.-]+\s*=\s*(?:"[^"<>]*"|'[^'<>]*'|[^\s"'<>]+)|nowrap|noshade|compact))*\s*/?>"""
 BREAK = re.compile(rf"</?(?:br|p|div|li|ul|ol|tr|td|h[1-6]|hr){ATTRIBUTES}|[\r\n\v\f\u2028\u2029]", re.IGNORECASE)
-ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|\w+);")  # with the semicolon: ?a=1&section=2 has none
+ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w+);")  # with the semicolon: ?a=1&section=2 has none
 TAG = re.compile(rf"</?(?:a|b|i|u|s|em|strong|span|font|sup|sub|small|big|center|img){ATTRIBUTES}", re.IGNORECASE)
 INVISIBLE = re.compile(
-    r"[\x00-\x08\x0e-\x1b\x7f\xad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff\U000e0000-\U000e007f]"
+    r"[\x00-\x08\x0e-\x1b\x7f\xad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e01ef]"
 )
 NOT_JOINING = re.compile(INVISIBLE.pattern.replace(r"\u200b-\u200f", r"\u200b\u200e\u200f"))  # Persian needs joiners
 # C1 controls are Windows-1252 read as latin-1, and mapped accordingly, as in HTML. Free-standing accents are meant as

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo_core.files.disk import atomic_write, check_input
+from elmo_core.files.disk import atomic_write, check_input, user_path
 from elmo_core.messages import UserError, log
 from elmo_core.text.characters import BOS, BYTES, EOS, Alphabet
 from elmo_core.text.text_files import read_lines
@@ -50,11 +50,11 @@ class Vocabulary:
     @classmethod
     def from_file(cls, path: str | Path, alphabet: Alphabet = BYTES) -> "Vocabulary":
         """Read a vocabulary file: UTF-8, one token per line. Ours replace PaddleNLP's special tokens, or are added."""
-        tokens = _read_vocabulary(Path(path))
+        tokens = _read_vocabulary(path := user_path(path))
         if set(tokens[:4]) == PADDLENLP_SPECIAL_TOKENS:
             log.info(f"{path} begins with PaddleNLP's special tokens: {', '.join(SPECIAL_TOKENS)} replace them.")
             return cls([*SPECIAL_TOKENS, *tokens[4:]], path, alphabet, count(2))
-        if PADDLENLP_SPECIAL_TOKENS.union(SPECIAL_TOKENS).isdisjoint(tokens):
+        if set(SPECIAL_TOKENS).isdisjoint(tokens):
             log.info(f"{path} has no special tokens: adding {', '.join(SPECIAL_TOKENS)} to its {len(tokens):,} words.")
             return cls([*SPECIAL_TOKENS, *tokens], path, alphabet, count(1 - len(SPECIAL_TOKENS)))
         return cls(tokens, path, alphabet)
@@ -85,9 +85,8 @@ class Vocabulary:
     @staticmethod
     def is_vocabulary_file(path: Path) -> bool:
         """Tell whether the file begins with the special tokens."""
-        beginning = "\n".join((*SPECIAL_TOKENS, "")).encode()
         with path.open("rb") as file:
-            return file.read(len(beginning) + 3).removeprefix(BOM_UTF8).startswith(beginning)
+            return tuple(file.read(40).removeprefix(BOM_UTF8).decode("utf-8", "ignore").split()[:3]) == SPECIAL_TOKENS
 
     def save(self, path: str | Path) -> None:
         """Write the file that `from_file` reads."""

@@ -56,7 +56,7 @@ def read_model(
     weights |= {name: array.astype(np.float32) for name, array in weights.items() if array.dtype == np.float16}
     has_softmax = any(name.startswith("softmax.") for name in weights)
     if softmax and not has_softmax:
-        raise UserError(f"{folder} has no softmax. run_pretrain.py `finetune_from` `vocab_file` trains one.")
+        raise UserError(f"{folder} has no softmax. run_pretrain.py trains one: give `finetune_from` and `vocab_file`.")
     if softmax is None:
         softmax = has_softmax
     if not softmax:

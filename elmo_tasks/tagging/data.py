@@ -38,7 +38,7 @@ from elmo_tasks.tagging.text import PieceSplitter
 
 BY_ENDING = {"json": "json", "jsonl": "jsonl", "conllu": "conllu"}  # others are columns
 TOKEN_KEYS = ("token", "tokens", "word", "words")
-LABEL_KEYS = ("labels", "ner_tags", "tags", "pos_tags", "chunk_tags", "label", "tag")
+LABEL_KEYS = ("labels", "ner_tags", "tags", "pos_tags", "chunk_tags", "label", "tag", "pos", "ner")
 SPAN_KEYS = ("label", "labels", "spans", "entities")
 CharSpan = tuple[int, int, str]  # begin, end and label
 
@@ -107,14 +107,14 @@ class SentenceReader:
             token, label = map(int, pair)
         except ValueError as error:
             raise UserError(f"{path} has columns: `columns` are numbers, not {self.columns}.") from error
-        tokens, labels, first = [], [], 0
+        tokens, labels, first, width = [], [], 0, 0
         for number, line in enumerate(chain(read_lines(path), [""]), 1):
             if not line.strip() or line.startswith("-DOCSTART-"):
                 if tokens:
                     yield Sentence(tokens, labels, f"{path}:{first}")
                 tokens, labels = [], []
                 continue
-            names = line.lower().split("\t")
+            names = line.lower().split()
             is_header = number == 1 and names[0] in TOKEN_KEYS and names[-1] in LABEL_KEYS
             if is_header or (is_conllu and re.match(r"#|\d+[-.]\d+\t", line)):
                 continue
@@ -124,8 +124,10 @@ class SentenceReader:
                 is_tagged = number == 1 and all("/" in part[1:-1] for part in columns)
                 if other := "tagged" if is_tagged else "conllu" if n > 9 and columns[0] == "1" else "":
                     raise UserError(f"{where}: {line!r:.60} looks like `data_format={other}`. Set that, or `columns`.")
-            if not (-n <= token < n and -n <= label < n) or token % n == label % n:
-                raise UserError(f"{where}: found {line!r:.60}, expected a token in column {token}, a label in {label}.")
+            width = n if self.columns else width or n
+            if n != width or not (-n <= token < n and -n <= label < n) or token % n == label % n:
+                expected = f"a token in column {token}, a label in {label}, and as many columns in all lines"
+                raise UserError(f"{where}: found {line!r:.60}, expected {expected}. Use tabs.")
             tokens.append(re.sub(r"\s+", "_", columns[token].strip(" ")) or "_")
             labels.append(check_label(columns[label].strip(), where))
 
@@ -154,7 +156,7 @@ class SentenceReader:
         for where, record in given:
             if isinstance(text := record.get(token or "text"), str):
                 spans = find_spans(record, text, [label] if label else SPAN_KEYS, where)
-                yield from label_tokens(text, spans, tokeniser, where, faults)
+                yield from label_tokens(check_text(text, where), spans, tokeniser, where, faults)
                 continue
             key = label or next((key for key in LABEL_KEYS if key in record), "labels")
             try:
@@ -190,7 +192,7 @@ def find_spans(record: Mapping[str, Any], text: str, keys: Sequence[str], where:
             f"{where}: found the spans {value!r:.80}, expected offsets in the {len(text)} characters of the text, and "
             f"labels, as in [[0, 4, 'PER']]. Its keys are {list(record)}."
         )
-    return sorted(spans)
+    return [(begin, end, check_text(label, where)) for begin, end, label in sorted(spans)]
 
 
 def _span(item: Any) -> CharSpan:

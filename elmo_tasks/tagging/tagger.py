@@ -52,7 +52,7 @@ class Tagger(Task[TaggerSettings]):
 
     @classmethod
     def read_training(cls, given, settings, pretrained):
-        pieces = Vocabulary.from_file(Path(settings.pieces)).words if settings.pieces else None
+        pieces = Vocabulary.from_file(settings.pieces).words if settings.pieces else None
         splitter = PieceSplitter(pieces or (pretrained.words if pretrained else ()), whole=pieces is None)
         reader = SentenceReader(settings, splitter)
         data = {name: reader.read(part, name) for name, part in given.items()}

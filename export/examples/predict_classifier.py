@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import chain
 
-from model_io import SETTINGS, Run, arrays, table, tokenise
+from model_io import SETTINGS, Run, arrays, tokenise
 
 from elmo_core.messages import UserError
 
@@ -16,8 +16,9 @@ def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
         raise UserError(f"{wrong[0]!r:.60}: expected two texts separated by a tab.")
     stacked = chain.from_iterable(zip(*texts, strict=True))  # all first texts, then all second ones
     (output,) = run(arrays([tokens[: SETTINGS["max_seq_len"]] for tokens in map(tokenise, stacked)]))
-    names = list(table("labels.txt"))
+    names = SETTINGS["labels"]
     for text, row in zip(texts, output, strict=True):
-        label, probabilities = names[row.argmax()], dict(zip(names, row.astype(float).round(6).tolist(), strict=True))
-        values = {"label": label, "probabilities": probabilities}
-        yield dict(zip(("text", "text2"), text, strict=False)) | values, "\t".join([label, f"{row.max():.4f}", *text])
+        label, probabilities = names[row.argmax()], row.astype(float).round(6).tolist()
+        values = {"label": label, "probabilities": dict(zip(map(str, names), probabilities, strict=True))}
+        values = dict(zip(("text", "text2"), text, strict=False)) | values
+        yield values, "\t".join([str(label), f"{row.max():.4f}", *text])

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
-from model_io import Run, arrays, table, tokenise
+from model_io import SETTINGS, Run, arrays, tokenise
 
 from elmo_core.text.offsets import token_offsets
 from elmo_tasks.parsing.trees import Tree, allowed_labels, maximum_tree
@@ -11,7 +11,7 @@ from elmo_tasks.parsing.trees import Tree, allowed_labels, maximum_tree
 
 def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
     """Yield the tokens of each line with their heads, labels and tags; and the same in CoNLL-U, as text."""
-    names = list(table("labels.txt"))
+    names = SETTINGS["labels"]
     for line in lines:  # of which one at a time: the scores of labels are of all pairs of its words
         if not (n := len(tokens := tokenise(line))):
             yield {}, ""
@@ -20,7 +20,7 @@ def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
         heads = maximum_tree(arcs[:n, 0, : n + 1])
         scores = np.where(allowed_labels(heads, names), scores[np.arange(n), :, heads], -np.inf)  # (T, R)
         labels = [names[k] for k in scores.argmax(axis=-1)]
-        tags = [list(table("tags.txt"))[k] for k in tags[0][:n].argmax(axis=-1)] if tags else []
+        tags = [SETTINGS["tags"][k] for k in tags[0][:n].argmax(axis=-1)] if tags else []
         offsets = token_offsets(tokens, line).tolist()
         tree = Tree(tokens, heads.tolist(), labels, tags, offsets=offsets, text=line)
         values = {"tokens": tokens, "heads": tree.heads, "labels": labels, "tags": tags}

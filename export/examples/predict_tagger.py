@@ -16,12 +16,12 @@ PIECES = PieceSplitter(table(SETTINGS["pieces"]), SETTINGS["whole"]) if HAS_PIEC
 
 def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
     """Yield the tokens of each line, their labels and the spans; and the words with their labels, as text."""
-    names, texts = list(table("labels.txt")), []
+    texts = []
     for text in lines:
         words = tokenise(text)
         texts.append(Line(text, *(PIECES.split_line(words) if PIECES else (words, words))))
     for line, row in zip(texts, label_ids(run, [line.tokens for line in texts]), strict=True):
-        labels = [names[k] for k in row]
+        labels = [SETTINGS["labels"][k] for k in row]
         spans = [span._asdict() for span in line.spans(labels, SCHEME)]
         for span in spans:
             del span["score"]  # which the graph does not compute
@@ -30,7 +30,7 @@ def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
 
 
 def label_ids(run: Run, sentences: list[list[str]]) -> list[list[int]]:
-    """The lines in labels.txt, from 0, of each token's label."""
+    """The numbers of each token's label, from 0."""
     inputs = arrays(sentences)
     (scores,) = run(inputs)
     return [path.tolist() for path in best_paths(scores, *CRF, inputs["lengths"])]

@@ -243,9 +243,10 @@ def test_corpus_that_is_not_there(tmp_path, monkeypatch):
         ("c.txt", b"fine\n" * 1000 + b"fine " * 500, "c.txt:1001: a line of more than 2,000"),
         ("c.txt", b"fine\n" * 2 + b"f\0i\0n\0e\0\n", "c.txt:3: a NUL"),
         ("vocab.txt", b"<S>\n</S>\n<UNK>\na\n", "vocab.txt .*vocabulary"),
+        ("vocab.txt", b"<S>\r\n</S>\r\n<UNK>\r\na\r\n", "vocab.txt .*vocabulary"),
         ("c.txt.gz", gzip.compress(b"a sentence\n" * 999, mtime=0)[:-20], "c.txt.gz cannot be read"),
     ],
-    ids=["empty", "line-1001", "long", "utf-16", "vocabulary", "short-gz"],
+    ids=["empty", "line-1001", "long", "utf-16", "vocabulary", "vocabulary of Windows", "short-gz"],
 )
 def test_bad_corpus_names_the_file(tmp_path, vocabulary, monkeypatch, name, content, message):
     monkeypatch.setattr(text_files, "BLOCK_BYTES", 1000)

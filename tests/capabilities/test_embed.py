@@ -220,6 +220,7 @@ def test_an_interruption_while_the_parts_are_joined(model, text, whole, output, 
     ("more", "changed"),
     [
         (["--layers=average"], "mix"),
+        (["--layers=concat"], "layers"),
         (["--forget_sentences"], "forget_sentences"),
         (["--init_from_ckpt=OTHER"], "model"),
         (["--input=OTHER"], "text"),
@@ -282,6 +283,8 @@ def test_a_dead_process_does_not_block_the_others(model, text, whole, output, mo
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
     embed_some(model, text, output, 2)
     monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
+    embed(model, text, output, "--shard=1/2")  # of which rank 1 does a half, windows 3 and 7
+    assert n_parts(output) == 2 + 2 and not output.exists()
     embed(model, text, output)
     assert n_parts(output) == 2 + 5 and not output.exists()
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "1")

@@ -244,6 +244,9 @@ def test_a_classifier_gives_the_same_probabilities(export, tmp_path, runtime, se
     rows = [[k, k + 5] if pairs else [k] for k in range(5 if pairs else 10)]
     found = classifier.predict_proba([tuple(texts[k] for k in row) for row in rows] if pairs else texts)
     assert np.ptp(found, axis=0).max() > 0.02
+    lines = ["\t".join(texts[k] for k in row) for row in rows]
+    labels = [values["label"] for values, _ in exported.predict(exported.run, lines)]
+    assert labels == [classifier.classes[k] for k in found.argmax(axis=1)]  # a number stays one
     np.testing.assert_allclose(exported(sentences), found, atol=1e-5)
     for row, probabilities in zip(rows, found, strict=True):  # without the others' padding
         np.testing.assert_allclose(exported([sentences[k] for k in row]), [probabilities], atol=1e-5)

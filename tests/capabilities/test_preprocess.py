@@ -170,12 +170,18 @@ def test_sentences_and_tokens_of_any_language(raw, sentences):
 
 @pytest.mark.parametrize("lang", ["en", "zh", "any"])
 def test_tokens_hold_no_white_space_and_nothing_invisible(lang):
-    raw = "".join(f"ab{c}你好{c}" for c in SPACES + "\x00\x1b\u200b\ufeff\u00ad\u202e&#x3000;&#133;&#x2028;")
+    raw = "".join(
+        f"ab{c}你好{c}" for c in SPACES + "\x00\x1b\u200b\ufeff\u00ad\u202e\u2068\u2069\U000e0100&#x3000;&#133;&#x2028;"
+    )
     cut = [" ".join(tokens) for tokens in tokenise.Tokeniser(lang).sentences(raw)]
     for sentence in cut:
         assert sentence.split() == sentence.split(" ")
-        assert not re.search(r"[\x00-\x1f\x7f-\x9f\u200b\ufeff\u00ad\u202e]", sentence)
+        assert not re.search(r"[\x00-\x1f\x7f-\x9f\u200b\ufeff\u00ad\u202e\u2068\u2069\U000e0100]", sentence)
     assert Counter("".join(cut))["好"] == raw.count("好")
+
+
+def test_a_number_of_thousands_of_digits_is_no_entity():
+    assert "9" * 5000 in "".join(tokenise.Tokeniser("any")(f"a &#{'9' * 5000}; b"))
 
 
 # Each sentence of this corpus tells which document it belongs to.
@@ -311,15 +317,10 @@ def test_what_is_left_out_is_counted(tmp_path, caplog):
     source.write_bytes(b"Good one.\n\n \t\n<br />\n* * *\nNo\nFar too long it is.\nFine too.\n")
     files = text(source, tmp_path / "out", "--max_tokens", 4, "--shards", 1)
     assert sorted(sentences(files, "train")) == ["Fine too .", "Good one ."]
-    left_out = (
-        "3 empty",
-        "1 sentences of fewer",
-        "1 sentences of more",
-        "1 sentences without",
-    )
-    for part in ("8 lines, 6 tokens", *left_out):
+    few, many = "sentences of fewer than 2 tokens: 1", "sentences of more than 4 tokens: 1"
+    for part in ("8 lines, 6 tokens", "empty lines: 3", few, many, "sentences without a letter or digit: 1"):
         assert part in caplog.text
-    with pytest.raises(UserError, match=r"no sentences for training.* 4 sentences of fewer than 9 tokens"):
+    with pytest.raises(UserError, match=r"no sentences for training.*sentences of fewer than 9 tokens: 4"):
         text(source, tmp_path / "none", "--max_tokens", 5, "--min_tokens", 9, "--shards", 1)
 
 

@@ -538,7 +538,7 @@ def test_an_earlier_run_is_not_overwritten_by_accident(corpus, tmp_path):
     assert checkpoint.steps(tmp_path) == [2]
     assert [line["step"] for line in runs.log_lines(tmp_path, "start")] == [0]
     (tmp_path / "2" / "notes").touch()
-    with pytest.raises(UserError, match="has 2, not only of a run"):
+    with pytest.raises(UserError, match="has 2, not of a run"):
         run_pretrain.main([*argv, "--overwrite"])
     assert checkpoint.steps(tmp_path) == [2]
 

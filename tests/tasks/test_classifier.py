@@ -291,6 +291,11 @@ def test_the_estimator(small_weights):
     best = search.best_estimator_[-1]
     assert list(best.classes_) == sorted(TOPICS) and best.predict(TEXTS).shape == (60,)
     np.testing.assert_allclose(pickle.loads(pickle.dumps(best)).predict_proba(TEXTS), best.predict_proba(TEXTS))
+    layer = ELMo(small_weights["char"], layers="mix")
+    shared = ELMoClassifier(**{**options, "elmo": layer, "word_dim": 0, "lr": 0.01})
+    pickle.loads(pickle.dumps(shared)).fit(TEXTS, LABELS)  # as in a search by several processes
+    shared.fit(TEXTS, LABELS)
+    assert {weight.optimize_attr["learning_rate"] for weight in layer.parameters()} == {1.0}
     clone(clone(estimator).set_params(lr=np.float64(0.01)))
     spaced = [f" {label}" for label in LABELS]
     assert ELMoClassifier(**options).fit(TEXTS, spaced).score(TEXTS, spaced) > 0.7
@@ -340,6 +345,9 @@ def test_the_script(tmp_path, capsys, small_weights):
     run_finetune.main(["predict", *argv, f"--input={texts}", "--output_format=json"])
     values = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line]
     assert len(values) == 2 and set(values[0]) == {"text", "label", "probabilities"}
+    for labelled in ("test.tsv", write(tmp_path / "texts.jsonl", '{"text": "a"}').name):
+        with pytest.raises(UserError, match=f"{labelled}:1: .*labelled"):
+            run_finetune.main(["predict", *argv, f"--input={tmp_path / labelled}"])
 
 
 def test_the_published_commands(tmp_path, capsys, small_weights):

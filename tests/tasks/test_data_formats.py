@@ -51,7 +51,7 @@ def test_tables_of_tokens(tmp_path):
         assert [(s.tokens, s.labels) for s in sentences("")(tmp_path / name)] == [(["Ann", "ran"], ["B-PER", "O"])]
     (tmp_path / "a.csv").write_text("token,label\nAnn,B-PER\n", encoding="utf-8")
     (tmp_path / "a.conll").write_text("1\tAnn" + 8 * "\t_" + "\n", encoding="utf-8")
-    for name, word in ("a.csv", "CSV"), ("a.conll", "CoNLL-U"):
+    for name, word in ("a.csv", "CSV"), ("a.conll", "conllu"):
         with pytest.raises(UserError, match=word):
             sentences("")(tmp_path / name)
 

@@ -188,7 +188,7 @@ def test_run_parse(run, treebank, tmp_path):
     for flags, text, word in (
         ("--input=missing.txt", "", "--input missing.txt"),
         (f"--input={treebank} --svg={treebank}", "", "--svg"),
-        ("", treebank.read_text(encoding="utf-8"), "standard input:1: .*CoNLL-U"),
+        ("", treebank.read_text(encoding="utf-8"), "standard input:1: .*conllu"),
     ):
         with pytest.raises(UserError, match=word):
             run(f"predict --model_dir=p --device=cpu {flags}", text)

@@ -61,6 +61,8 @@ def test_segmented_words(tmp_path):
         ("a.jsonl", '{"tokens": ["a"], "labels": null}', "jsonl:1.*0 labels"),
         ("a.jsonl", '{"tokens": ["a\\ud83d"], "labels": ["O"]}', "surrogate|jsonl"),
         ("a.jsonl", "[1]", "jsonl:1"),
+        ("a.txt", "Ann NNP B-PER\nsaw O\n", "a.txt:2.*as many columns"),
+        ("a.json", '[{"text": "Ann", "label": [[0, 3, "P\\ud83d"]]}]', "object 1.*surrogate"),
     ],
 )
 def test_faulty_files(tmp_path, name, content, word):
@@ -96,6 +98,8 @@ def test_the_script(tmp_path, capsys, small_weights):
     run_tag.main(["predict", *argv, f"--input={tmp_path / 'text'}", "--output_format=json"])
     values = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line]
     assert len(values) == 2 and values[0]["spans"][0]["label"] == "PER"
+    with pytest.raises(UserError, match="dev.json:1: .*labelled"):
+        run_tag.main(["predict", *argv, f"--input={tmp_path / 'dev.json'}"])
     for wrong in ("tagged", "words"):
         with pytest.raises(UserError, match="output_format"):
             run_tag.main(["predict", *argv, f"--input={tmp_path / 'text'}", f"--output_format={wrong}"])

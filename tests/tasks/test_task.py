@@ -111,6 +111,10 @@ def test_a_ready_made_model_has_a_name(tmp_path, monkeypatch, capsys):
     for flags, n in ([], 1), (["--language=en"], 1), (["--language=de"], 0):
         convert.main(flags)
         assert capsys.readouterr().out.count("\nen-ner") == n
+    with pytest.raises(UserError, match="no trained model"):
+        Tagger("./en-ner")
+    with pytest.raises(UserError, match="^(?!.*Copy the folder)"):
+        Tagger("en-ner", precision="float8")
     shutil.copytree("tagger/en-ner", "en-ner")
     assert Tagger("en-ner").folder == Path("en-ner")
 
