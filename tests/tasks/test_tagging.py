@@ -98,7 +98,7 @@ def test_the_script(tmp_path, capsys, small_weights):
     run_tag.main(["predict", *argv, f"--input={tmp_path / 'text'}", "--output_format=json"])
     values = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line]
     assert len(values) == 2 and values[0]["spans"][0]["label"] == "PER"
-    with pytest.raises(UserError, match="dev.json:1: .*labelled"):
+    with pytest.raises(UserError, match=r"dev.json:1: .*labelled"):
         run_tag.main(["predict", *argv, f"--input={tmp_path / 'dev.json'}"])
     for wrong in ("tagged", "words"):
         with pytest.raises(UserError, match="output_format"):

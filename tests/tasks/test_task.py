@@ -113,7 +113,7 @@ def test_a_ready_made_model_has_a_name(tmp_path, monkeypatch, capsys):
         assert capsys.readouterr().out.count("\nen-ner") == n
     with pytest.raises(UserError, match="no trained model"):
         Tagger("./en-ner")
-    with pytest.raises(UserError, match="^(?!.*Copy the folder)"):
+    with pytest.raises(UserError, match=r"^(?!.*Copy the folder)"):
         Tagger("en-ner", precision="float8")
     shutil.copytree("tagger/en-ner", "en-ner")
     assert Tagger("en-ner").folder == Path("en-ner")
