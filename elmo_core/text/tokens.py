@@ -54,7 +54,7 @@ class Vocabulary:
         if set(tokens[:4]) == PADDLENLP_SPECIAL_TOKENS:
             log.info(f"{path} begins with PaddleNLP's special tokens: {', '.join(SPECIAL_TOKENS)} replace them.")
             return cls([*SPECIAL_TOKENS, *tokens[4:]], path, alphabet, count(2))
-        if set(SPECIAL_TOKENS).isdisjoint(tokens):
+        if PADDLENLP_SPECIAL_TOKENS.union(SPECIAL_TOKENS).isdisjoint(tokens):
             log.info(f"{path} has no special tokens: adding {', '.join(SPECIAL_TOKENS)} to its {len(tokens):,} words.")
             return cls([*SPECIAL_TOKENS, *tokens], path, alphabet, count(1 - len(SPECIAL_TOKENS)))
         return cls(tokens, path, alphabet)

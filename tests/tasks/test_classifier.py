@@ -291,8 +291,8 @@ def test_the_estimator(small_weights):
     best = search.best_estimator_[-1]
     assert list(best.classes_) == sorted(TOPICS) and best.predict(TEXTS).shape == (60,)
     np.testing.assert_allclose(pickle.loads(pickle.dumps(best)).predict_proba(TEXTS), best.predict_proba(TEXTS))
-    layer = ELMo(small_weights["char"], layers="mix")
-    shared = ELMoClassifier(**{**options, "elmo": layer, "word_dim": 0, "lr": 0.01})
+    layer = ELMo(small_weights["char"], layers="mix", pool="mean")
+    shared = ELMoClassifier(**{**options, "elmo": layer, "layers": "mix", "word_dim": 0})
     pickle.loads(pickle.dumps(shared)).fit(TEXTS, LABELS)  # as in a search by several processes
     shared.fit(TEXTS, LABELS)
     assert {weight.optimize_attr["learning_rate"] for weight in layer.parameters()} == {1.0}
