@@ -293,7 +293,8 @@ def test_the_estimator(small_weights):
     np.testing.assert_allclose(pickle.loads(pickle.dumps(best)).predict_proba(TEXTS), best.predict_proba(TEXTS))
     layer = ELMo(small_weights["char"], layers="mix", pool="mean")
     shared = ELMoClassifier(**{**options, "elmo": layer, "layers": "mix", "word_dim": 0})
-    pickle.loads(pickle.dumps(shared)).fit(TEXTS, LABELS)  # as in a search by several processes
+    if not paddle.__version__.startswith("2."):  # which cannot pickle layers
+        pickle.loads(pickle.dumps(shared)).fit(TEXTS, LABELS)  # as in a search by several processes
     shared.fit(TEXTS, LABELS)
     assert {weight.optimize_attr["learning_rate"] for weight in layer.parameters()} == {1.0}
     clone(clone(estimator).set_params(lr=np.float64(0.01)))
