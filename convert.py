@@ -53,7 +53,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     lister.add_argument("--language", help="only models of a language, by name or code: German or de")
     get = commands.add_parser("get", help="download a published model")
     get.add_argument("name", metavar="NAME", help="a name shown by list")
-    local_files = "files downloaded in advance, or a folder or archive with them"
+    local_files = "files downloaded in advance, their folder, or the archive"
     get.add_argument("--from", dest="local_files", **arguments.FILE, nargs="+", default=[], help=local_files)
 
     def command(name: str, help: str) -> argparse.ArgumentParser:

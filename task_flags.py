@@ -74,9 +74,9 @@ def run(args: argparse.Namespace, task: type[Task], **commands: Callable) -> Non
 
 def text_lines(path: Path | None, labels: Sequence[Label]) -> Iterator[str]:
     """Yield the lines of text to predict, which have no labels."""
-    labelled = {f"\t{label}" for label in labels}
+    labelled, is_data = {f"\t{label}" for label in labels}, ending(path or "") in ("csv", "json", "jsonl")
     for number, line in enumerate(read_lines(path), 1):
-        if CONLLU.match(line) or line[line.rfind("\t") :] in labelled or ending(path or "") in ("csv", "json", "jsonl"):
+        if is_data or CONLLU.match(line) or line[line.rfind("\t") :] in labelled:
             where = f"{path or 'standard input'}:{number}"
             raise UserError(f"{where}: {line!r:.60} is labelled data, expected text; run_parse.py also reads .conllu.")
         yield line

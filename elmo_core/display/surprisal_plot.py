@@ -50,7 +50,7 @@ def plot_surprisal(path: str | Path, sentences: Sequence[Surprisals]) -> None:
         with disk.atomic_write(path, "wb") as file:
             figure.savefig(file, format="png", dpi=DPI)
     if any("Glyph" in str(warning.message) for warning in caught):
-        log.warning(f"{path}: characters that no font has are drawn as boxes. Install one, remove ~/.cache/matplotlib.")
+        log.warning(f"{path}: characters that no font has are drawn as boxes. Add a font, remove ~/.cache/matplotlib.")
 
 
 def _lay_out(figure: Any, sentences: Sequence[Surprisals]) -> tuple[list[tuple[float, float, str, dict]], float]:
