@@ -37,7 +37,7 @@ import args as arguments
 import elmo
 import script
 from elmo_core.files import disk
-from elmo_core.messages import UserError
+from elmo_core.messages import UserError, log
 from elmo_core.text.text_files import read_lines
 from elmo_core.weights import checkpoint, model_files
 from elmo_tasks import Classifier, Parser, Reader, Tagger
@@ -56,6 +56,7 @@ ARMS = {  # settings; {elmo}, {vectors}, ... are the flags
     "both": {"elmo": "{elmo}", "word_vectors": "{vectors}"},
     "word": {"elmo": "{word_elmo}", "layers": "mix"},
 }
+MODELS = {"elmo": "checkpoint or model name", "word_elmo": "another", "vectors": "word vectors"}  # flags
 WITHOUT_CONTEXT = ("nothing", "word2vec", "layer0")
 
 
@@ -118,7 +119,7 @@ def main() -> None:
     parser.add_argument("--task", choices=TASKS, required=True)
     parser.add_argument("--data", type=Path, required=True, help="folder with the task's files")
     parser.add_argument("--output", type=Path, required=True, help="folder for the results")
-    for name, help in (("elmo", "checkpoint or model name"), ("word_elmo", "another"), ("vectors", "word vectors")):
+    for name, help in MODELS.items():
         parser.add_argument(f"--{name}", help=help)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=[], help="(default: all whose models are given)")
     parser.add_argument("--against", choices=ARMS, help="baseline arm (default: the best context-free one)")
@@ -126,10 +127,7 @@ def main() -> None:
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="further settings of the task")
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
-    setup = {name: str(getattr(args, name)) for name in ("task", "elmo", "set")}
-    if (file := args.output / "setup.json").exists() and disk.read_json(file, "settings") != setup:
-        raise UserError(f"{args.output} has results of other settings, see {file}. Name another folder.")
-    disk.write_json(file, setup)
+    check_setup(args)
     given = [arm for arm in ARMS if arm != "tuned" and not lacking(args, arm)]
     for seed, arm in itertools.product(args.seeds, args.arms or given):
         if missing := lacking(args, arm):
@@ -139,6 +137,30 @@ def main() -> None:
             scores = scores_of(args.task, *trained(args, arm, seed))
             disk.write_json(path, {name: values.tolist() for name, values in scores.items()})
     print("\n".join(table(args)))
+
+
+def check_setup(args: argparse.Namespace) -> None:
+    """Raise if the results in --output are of other data, models or settings; else note those of this run.
+
+    A model that was not given may be added: no result depends on it.
+    """
+    values = {"task": args.task, "set": args.set, "data": absolute(args.data)}
+    for name in MODELS:
+        if getattr(args, name):
+            values[name] = absolute(getattr(args, name))
+    file = args.output / "setup.json"
+    before = disk.read_json(file, "the flags of earlier runs") if file.exists() else {}
+    for name, value in values.items():
+        if before.get(name, value) != value:
+            differs = f"--{name} was {before[name]}, is {value}"
+            raise UserError(f"{args.output} has results of another setup: {differs}. Name another --output.")
+    disk.write_json(file, {**before, **values})
+
+
+def absolute(value: str | Path) -> str:
+    """The absolute path of what exists; anything else, such as a model's name, as it is."""
+    path = Path(value)
+    return str(path.resolve()) if path.exists() else str(value)
 
 
 def settings_of(task: str, arm: str) -> dict[str, Any]:
@@ -209,7 +231,13 @@ def scores_of(task: str, model: Any, test: Any) -> dict[str, np.ndarray]:
         counts["F1, named only"] = [np.sum([[0, 0, 0], *some], axis=0) for some in named]
     if task == "lac":
         counts["F1, unknown"] = [score.unknown for score in scores]
-    return {name: f1_contributions(values) for name, values in counts.items()}
+    results = {}
+    for name, values in counts.items():
+        if np.sum(values, axis=0)[2]:
+            results[name] = f1_contributions(values)
+        else:
+            log.warning(f"{name}: left out, because the test set has nothing of the kind.")
+    return results
 
 
 def f1_contributions(counts: Sequence[Sequence[int]]) -> np.ndarray:

@@ -67,10 +67,10 @@ def main() -> None:
 def run(args: argparse.Namespace, settings: ClassifierSettings, searched: dict[str, list[float]]) -> None:
     """Train and score on each fold that is not in the file of results."""
     reviews, labels = read_polarity(args.data_dir)
-    identity = {**settings.to_dict(), **searched}
+    identity = {**settings.to_dict(), **searched, "data_dir": str(args.data_dir.resolve())}
     results = disk.read_json(args.results, "results") if args.results.exists() else {"settings": identity, "folds": []}
     if results["settings"] != identity:
-        raise UserError(f"{args.results} has results of other settings. Name another file.")
+        raise UserError(f"{args.results} has results of other settings or data. Name another file.")
     tokeniser = make_tokeniser(settings.lang, reviews)
     reviews, settings = [" ".join(tokeniser(review)) for review in reviews], replace(settings, lang="none")
     frozen = replace(settings, **{name: getattr(ClassifierSettings, name) for name in OF_TUNING})
