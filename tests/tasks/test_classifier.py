@@ -1,4 +1,4 @@
-"""The classifier: its data, training in one and two phases, predictions, folders, scikit-learn, run_finetune.py."""
+"""The classifier: its data, training in one and two phases, predictions, folders, run_finetune.py."""
 
 import gzip
 import json
@@ -10,12 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn import metrics
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import check_estimator
 
 import run_finetune
 import word2vec_base
@@ -23,7 +17,7 @@ from elmo import ELMo
 from elmo_core.machine import versions
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
-from elmo_tasks import Classifier, ClassifierSettings, ELMoClassifier
+from elmo_tasks import Classifier, ClassifierSettings
 from elmo_tasks.classification.data import TextReader, hold_out
 from elmo_tasks.classification.heads import HEADS
 from elmo_tasks.classification.score import Score
@@ -273,42 +267,6 @@ def test_scores_are_scikit_learns():
     assert np.trace(score.to_dict()["confusion"]) / 50 == pytest.approx(score.accuracy)
     assert "3" in score.table() and set(score.to_dict()["classes"]) == {"a", "b", "3"}
     assert Score(labels[:1] * 0, probabilities[:1], ["a", "b"]).auc == 0
-
-
-# scikit-learn
-
-
-def test_the_estimator(small_weights):
-    options = {"elmo": None, "word_dim": 6, "head": "mean", "epochs": 4, "lr": 0.05, "lang": "none", "device": "cpu"}
-    estimator = ELMoClassifier(**options)
-    check_estimator(estimator)
-    assert estimator.get_params()["lr"] == 0.05 and "lr=0.05" in repr(estimator)
-    scores = cross_val_score(estimator, TEXTS, LABELS, cv=3)
-    assert len(scores) == 3 and scores.mean() > 0.7
-    pipeline = make_pipeline(FunctionTransformer(list), estimator)
-    search = GridSearchCV(pipeline, {"elmoclassifier__lr": [1e-6, 0.05]}, cv=2).fit(TEXTS, LABELS)
-    assert search.best_params_["elmoclassifier__lr"] == 0.05 and search.score(TEXTS, LABELS) > 0.6
-    best = search.best_estimator_[-1]
-    assert list(best.classes_) == sorted(TOPICS) and best.predict(TEXTS).shape == (60,)
-    np.testing.assert_allclose(pickle.loads(pickle.dumps(best)).predict_proba(TEXTS), best.predict_proba(TEXTS))
-    layer = ELMo(small_weights["char"], layers="mix", pool="mean")
-    shared = ELMoClassifier(**{**options, "elmo": layer, "layers": "mix", "word_dim": 0})
-    if not paddle.__version__.startswith("2."):  # which cannot pickle layers
-        pickle.loads(pickle.dumps(shared)).fit(TEXTS, LABELS)  # as in a search by several processes
-    shared.fit(TEXTS, LABELS)
-    assert {weight.optimize_attr["learning_rate"] for weight in layer.parameters()} == {1.0}
-    clone(clone(estimator).set_params(lr=np.float64(0.01)))
-    spaced = [f" {label}" for label in LABELS]
-    assert ELMoClassifier(**options).fit(TEXTS, spaced).score(TEXTS, spaced) > 0.7
-    with pytest.raises(TypeError, match="epochs"):
-        ELMoClassifier(epoch=3)
-    with pytest.raises(NotFittedError):
-        ELMoClassifier().predict(TEXTS)
-    layer = ELMo(small_weights["char"], 0, layers="concat", pool="mean", dropout=0.0)
-    cross_val_score(ELMoClassifier(**{**options, "elmo": layer, "epochs": 1}), TEXTS, LABELS, cv=2)
-    assert len(layer.cached) == len(set(TEXTS))
-    numbers = ELMoClassifier(**options).fit(np.array(TEXTS), np.array([label == "art" for label in LABELS]).astype(int))
-    assert numbers.predict(TEXTS[:1]).dtype.kind == "i"
 
 
 def test_a_layer_with_its_cache_is_shared(small_weights):

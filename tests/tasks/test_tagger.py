@@ -1,0 +1,241 @@
+"""The tagger: what it reads for a token, its predictions, and their independence of the batch."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import chain
+
+import numpy as np
+import pytest
+from label_rules import LABELS, is_allowed
+
+from elmo import ELMoEmbedder
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_tasks import Classifier, ClassifierSettings, Tagger, TaggerSettings
+from elmo_tasks.classification.data import Text
+from elmo_tasks.tagging.data import Sentence
+from elmo_tasks.tagging.tagger import detect_language
+
+SENTENCES = [["苹果", "很", "好"], ["q"], [], ["the", "bank", "of", "苹果", "x", "a", "river"]]
+EXAMPLES = [Sentence(tokens, None) for tokens in SENTENCES]
+SMALL = {"word_dim": 5, "hidden_dim": 7, "n_layers": 1, "dropout": 0.0}
+LEARNS = TaggerSettings(**SMALL, epochs=40, lr=0.03, batch_size=8, patience=8)
+
+
+def random_tagger(labels=LABELS["lac"], **settings) -> Tagger:
+    """A tagger with random weights, which are large enough for several labels to occur."""
+    settings = TaggerSettings(**{**SMALL, "scheme": "lac", "lang": "none", **settings})
+    parts = {"labels": labels, "words": ["苹果", "the", "of"], "known": None, "pieces": None}
+    tagger = Tagger.create(settings, parts, "cpu")
+    tagger.network.emission.weight.set_value(9 * tagger.network.emission.weight)
+    tagger.network.eval()
+    return tagger
+
+
+def train(data, labels=None, settings=LEARNS, **options) -> Tagger:
+    dev = data if labels is None else (data, labels)
+    return Tagger.train(data, labels, dev=dev, settings=settings, progress=False, device="cpu", **options)
+
+
+# The batch
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (None, {}),
+        ("char", {"elmo_at": "both", "layers": "mix"}),
+        ("word", {"layers": "top", "n_layers": 2, "char_cnn": True}),
+        ("char", {"unit": "jieba", "elmo_at": "output"}),
+    ],
+)
+def test_a_sentences_labels_do_not_depend_on_the_batch(checkpoints, kind, settings):
+    tagger = random_tagger(elmo=checkpoints.get(kind), **settings)
+    together = tagger.network(tagger.rows(EXAMPLES)).numpy()
+    for row, example in enumerate(EXAMPLES):
+        if example.tokens:
+            alone = tagger.network(tagger.rows([example])).numpy()[0]
+            np.testing.assert_allclose(together[row, : len(example.tokens)], alone, atol=1e-5)
+    given = [[], *SENTENCES, SENTENCES[0] * 50]
+    assert tagger.predict(given) == [tagger.predict([sentence])[0] for sentence in given]
+
+
+def batch_shapes(task, given, monkeypatch) -> list[tuple[int, int]]:
+    """The rows and steps of the batches in which a task predicts."""
+    shapes, collate = [], task.collate
+
+    def collated(examples):
+        batch = collate(examples)
+        shapes.append(batch.rows.mask.shape)
+        return batch
+
+    monkeypatch.setattr(task, "collate", collated)
+    assert len(task.predict(given)) == len(given)
+    return shapes
+
+
+@pytest.mark.parametrize("name", ["tagger", "classifier"])
+def test_a_batch_has_a_bound_on_its_tokens(name, monkeypatch):
+    generator = random.Random(1)
+    given = [["x"] * generator.randint(1, 60) for _ in range(80)]
+    task = random_tagger()
+    if name == "classifier":
+        settings = ClassifierSettings(word_dim=3, head="mean", lang="none")
+        task = Classifier.create(settings, {"labels": ["a", "b"], "pairs": False, "words": ["x"]}, "cpu")
+        given = [" ".join(tokens) for tokens in given]
+    monkeypatch.setattr(task, "batch_tokens", 50)
+    shapes = batch_shapes(task, given, monkeypatch)
+    assert sum(rows for rows, _ in shapes) == 80 and max(rows for rows, _ in shapes) > 1
+    assert all(rows * steps <= 50 for rows, steps in shapes if rows > 1)  # a longer one is a batch of its own
+
+
+def test_the_length_of_a_text_is_that_of_all_its_tokens():
+    pair = Text(("a b", "c"), tokens=(["a", "b"], ["c"]))
+    assert Classifier.length(None, pair) == 3
+
+
+# Predictions
+
+
+@pytest.mark.parametrize("scheme", sorted({*LABELS} - {"plain"}))
+def test_no_prediction_breaks_the_rules_of_the_scheme(scheme):
+    tagger, generator = random_tagger(LABELS[scheme], scheme=scheme, char_cnn=True), random.Random(2)
+    sentences = [[generator.choice("abcdefgh") for _ in range(n)] for n in (1, 2, 3, 5, 8, 13, 21, 34)]
+    predicted = tagger.predict(sentences)
+    assert all(is_allowed(labels, scheme) for labels in predicted)
+    assert len({label for labels in predicted for label in labels}) > 2
+
+
+def test_the_score_of_a_token_is_its_probability():
+    tagger = random_tagger(LABELS["plain"], scheme="plain")
+    (span,) = tagger.spans(["苹果"])[0]
+    crf = tagger.network.crf
+    scores = tagger.network(tagger.rows([Sentence(["苹果"], None)]))[0, 0] + crf.start + crf.stop
+    expected = paddle.nn.functional.softmax(scores).max().item()
+    assert span.score == pytest.approx(expected, abs=1e-6) and 0.34 < span.score < 1
+
+
+def test_scores_of_spans_are_those_of_the_text_alone():
+    tagger = random_tagger(LABELS["bio"], scheme="bio")
+    texts = ["the 苹果 of", "苹果 的 苹果", "of", ""]
+    for text, spans in zip(texts, tagger.spans(texts), strict=True):
+        (alone,) = tagger.spans([text])
+        assert [span[:4] for span in spans] == [span[:4] for span in alone]
+        assert [span.score for span in spans] == pytest.approx([span.score for span in alone], abs=1e-5)
+        assert list(tagger.spans(iter([text]))) == [alone]
+
+
+def test_threads_share_a_tagger(checkpoints):
+    tagger = random_tagger(elmo=checkpoints["word"])
+    expected = tagger.predict(SENTENCES)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(tagger.predict, [SENTENCES] * 12)) == [expected] * 12
+
+
+# What a token is
+
+
+@pytest.mark.parametrize(
+    ("sentences", "lang"),
+    [
+        (["The cat", "sat 在"], "en"),
+        (["我 爱 iPhone", "好"], "characters"),
+        (["我 爱 北京"], "zh"),
+    ],
+)
+def test_how_raw_text_is_split_is_recognised_from_the_tokens(sentences, lang):
+    tokens = [token for sentence in sentences for token in sentence.split()]
+    assert detect_language(tokens, "auto") == lang and detect_language(tokens, "none") == "none"
+
+
+CHARACTERS, WORDS = [*"北京大学的学生", "iPhone", *"手机。"], ["北京大学", "的", "学生", "iPhone", "手机", "。"]
+
+
+def test_characters_get_elmos_vectors_of_jiebas_words(checkpoints):
+    tagger = random_tagger(elmo=checkpoints["char"], unit="jieba", layers="top", elmo_at="output")
+    (vectors,) = ELMoEmbedder(checkpoints["char"], layers="top").encode([WORDS])
+    expected = np.repeat(vectors, [4, 1, 2, 1, 2, 1], axis=0)
+    examples = [Sentence(CHARACTERS, None), Sentence(CHARACTERS[:2], None)]
+    for is_cached in (False, True):
+        if is_cached:
+            tagger.network.inputs.cache([tagger.rows(examples)], False)
+        found = tagger.network.inputs(tagger.rows(examples)).elmo.numpy()
+        np.testing.assert_allclose(found[0], expected, atol=1e-5)
+        assert not found[1, 2:].any()
+
+
+def test_characters_get_the_files_vectors_of_jiebas_words(tmp_path):
+    (tmp_path / "v.txt").write_text("2 1\n北京大学 1\n学生 4\n", encoding="utf-8")
+    tagger = random_tagger(word_vectors=tmp_path / "v.txt", unit="jieba")
+    found = tagger.vectors.lookup(tagger.rows([Sentence(CHARACTERS, None)]))
+    assert found[0, :, 0].tolist() == [1, 1, 1, 1, 0, 4, 4, 0, 0, 0, 0]
+
+
+def test_jiebas_words_are_those_of_the_users_dictionary(checkpoints):
+    tagger = random_tagger(elmo=checkpoints["char"], unit="jieba", user_dict=["云原生 100000 n"])
+    assert tagger.rows([Sentence(list("云原生很"), None)]).units == [["云原生"] * 3 + ["很"]]
+
+
+# Training
+
+
+def test_unknown_words_and_known_ones_are_scored():
+    sentences, labels = [["北", "京", "爱", "山"]] * 8, [["n-B", "n-I", "v", "n"]] * 8
+    tagger = train(sentences, labels)
+    assert tagger.parts["known"] == ["北京", "山", "爱"]
+    assert tagger.evaluate(sentences, labels)["unknown"]["words"] == 0
+    assert tagger.evaluate([["北", "山"]], [["n-B", "n-I"]])["unknown"]["words"] == 1
+
+
+@pytest.mark.parametrize("kind", [None, "char"])
+def test_a_tagger_learns(small_weights, kind):
+    """`bank` is a verb after `the`; otherwise it forms a word with the token that follows."""
+    generator, sentences, labels = random.Random(4), [], []
+    for _ in range(30):
+        are_verbs = [generator.random() < 0.5 for _ in range(generator.randint(1, 5))]
+        tokens = [["the", "bank"] if is_verb else ["bank", "q"] for is_verb in are_verbs]
+        names = [["c", "v"] if is_verb else ["n-B", "n-I"] for is_verb in are_verbs]
+        sentences.append(list(chain.from_iterable(tokens)))
+        labels.append(list(chain.from_iterable(names)))
+    settings = replace(LEARNS, scheme="lac", elmo=small_weights.get(kind))
+    assert train(sentences, labels, settings).scores["dev"]["f1"] > 0.98
+
+
+TAGGED = ["小明/nr 爱/v 苹果/n 。/w", "我/n 爱/v 北京大学/n ，/w", "苹果/n 很/c 好/v 。/w"]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "tokens"), [(["苹果", "北京", "大学"], ["北京", "大学", "很", "好"]), (None, ["北京大学", "很", "好"])]
+)
+def test_words_with_tags_from_training_to_raw_text(tmp_path, pieces, tokens):
+    """The spans are the words in the characters of the text, whether tokens are pieces or whole words."""
+    (tmp_path / "train").write_text("\n".join(TAGGED * 4), encoding="utf-8")
+    settings = replace(LEARNS, data_format="tagged", lang="zh")
+    if pieces:
+        Vocabulary([*SPECIAL_TOKENS, *pieces]).save(tmp_path / "vocab.txt")
+        settings = replace(settings, pieces=tmp_path / "vocab.txt")
+    tagger = train(tmp_path / "train", settings=settings, save_dir=tmp_path / "tagger")
+    assert tagger.settings.scheme == "lac" and tagger.scores["dev"]["f1"] == 1
+    assert tagger.line("北京大学很好").tokens == tokens
+    tagger = Tagger(tmp_path / "tagger")
+    spans = tagger.spans(["苹果 很好。", "爱ＡＢ。"])
+    assert [(span.text, span.label) for span in spans[0]] == [("苹果", "n"), ("很", "c"), ("好", "v"), ("。", "w")]
+    assert "".join(span.text for span in spans[1]) == "爱ＡＢ。"
+
+
+def test_pieces_are_by_default_elmos_words(small_weights):
+    sentences, labels = [["苹", "果"], ["很"]] * 9, [["n-B", "n-I"], ["c"]] * 9
+    settings = replace(LEARNS, epochs=0, elmo=small_weights["word"], lang="zh")
+    tagger = train(sentences, labels, settings)
+    assert tagger.line("苹果很好").tokens == ["苹果", "很", "好"]
+
+
+def test_full_width_marks_stay_if_they_are_pieces(tmp_path):
+    (tmp_path / "train").write_text("苹果/n ，/w 很/c\n" * 9, encoding="utf-8")
+    for words, mark in (["苹果", "，"], "，"), (["苹果"], ","):
+        settings = replace(LEARNS, epochs=0, data_format="tagged", lang="zh", pieces=tmp_path / "vocab.txt")
+        Vocabulary([*SPECIAL_TOKENS, *words]).save(tmp_path / "vocab.txt")
+        tagger = train(tmp_path / "train", settings=settings)
+        assert mark in tagger.parts["words"] and tagger.line("很，").tokens == ["很", mark]
+        assert tagger.line("很，").words == ["很", "，"]
