@@ -10,7 +10,6 @@ V vocabulary size, L LSTM layers, M = sum of all row lengths.
 docs/differences.md lists the differences from the paper and bilm-tf.
 """
 
-import contextlib
 import itertools
 import math
 import threading
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from elmo_core import __version__
-from elmo_core.checks import check_number, check_option, check_sentence, check_sentences, checked, describe
+from elmo_core.checks import check_number, check_option, check_sentence, check_sentences, checked
 from elmo_core.config import MAX_FLOAT, ELMoConfig
 from elmo_core.display.surprisal_plot import plot_surprisal
 from elmo_core.machine import products, runtime
@@ -32,13 +31,13 @@ from elmo_core.network import language_model, texts
 from elmo_core.network.encoder import Encoder
 from elmo_core.network.layers import EncodedBatch, LayerChoice, Layers, Reading
 from elmo_core.network.lstmp import LSTMP, BiLMState, Packing, map_state, run_layer
-from elmo_core.network.matmul import chosen_precision, freeze
+from elmo_core.network.matmul import chosen_precision, freeze, state_of
 from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
 from elmo_core.network.token_tables import TokenTable
 from elmo_core.text.tokens import LMBatch, Vocabulary, restore_order, token_batch
 from elmo_core.weights import checkpoint, published
-from elmo_core.weights.model_files import read_model, resolve_name, vocabulary_words
+from elmo_core.weights.model_files import fits_alphabet, has_softmax, read_model, resolve_name, vocabulary_words
 from elmo_core.weights.published import install, models
 
 __all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError", "Vocabulary"]
@@ -56,8 +55,11 @@ class BiLM(nn.Layer):
     """The bidirectional language model. Its sublayers' names are the keys of every checkpoint.
 
     softmax: include the softmax, for pretraining and perplexity. The vocabulary tables then collect row gradients
-    (elmo_core/network/row_gradients.py), which only the optimizers of elmo_core apply.
+    (elmo_core/network/row_gradients.py), which only the optimizers of elmo_core apply. `ELMo(..., trainable=True)` gives the
+    word table ordinary gradients.
     """
+
+    is_fine_tuned = False  # by an ELMo: another one over the same biLM must not freeze it
 
     def __init__(self, config: ELMoConfig, softmax: bool = True):
         super().__init__()
@@ -236,8 +238,10 @@ class ELMo(Encoder, nn.Layer):
 
     params: a checkpoint; the name of a published model (`elmo.models()`), downloaded on first use; or a BiLM and its
     vocabulary, as `load_bilm` returns them.
+    A biLM that is given is frozen, too, unless another ELMo trains it.
     n_mixes: ScalarMixes computed from one biLM pass (the paper uses one at the input and one at the output of the task
-    network); 0 if only `layers` is called.
+    network); 0 if only `layers` is called. Sum the losses before `backward`: Paddle crashes in a second backward pass over
+    the same biLM pass.
     trainable: fine-tune the biLM too, not only the mixes.
     dropout: rate on the outputs.
     l2_coef: weight of `l2_loss()`, a penalty on the mixes' scalars that the task adds to its loss.
@@ -278,14 +282,17 @@ class ELMo(Encoder, nn.Layer):
         self.n_mixes, self.trainable, self.l2_coef = n_mixes, trainable, l2_coef
         self.dropout, self.word_dropout, self.layer_dropout = dropout, word_dropout, layer_dropout
         if trainable:
+            self.bilm.is_fine_tuned = True
+            self.bilm.token_encoder.sparse = False  # any optimizer applies the gradients of a word table
             for weight in self.bilm.parameters():
                 weight.stop_gradient = False
-        else:
+        elif not self.bilm.is_fine_tuned:
             freeze(self.bilm.parameters())
         mixes = 0 if self.choice.how == "concat" else n_mixes
         with BUILDING:
             self.mixes = nn.LayerList(ScalarMix(self.choice.n_layers, layer_norm) for _ in range(mixes))
         self.cached: dict[tuple[str, ...], np.ndarray] = {}
+        self._cached_with: object = None  # the state of the weights that the cached layers were computed with
 
     def forward(self, sentences: Sequence[Sequence[str]]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Return one tensor (B, T, dim) per mix, zero at padding, and the mask (B, T); T is the longest sentence.
@@ -298,6 +305,7 @@ class ELMo(Encoder, nn.Layer):
     def layers(self, sentences: Sequence[Sequence[str]]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Return the chosen layers, cached or computed, each (B, T, 2P) or pooled (B, 2P), and the mask (B, T)."""
         sentences = check_sentences(sentences)
+        self._drop_stale()
         if sentences and not self.trainable and all(tuple(tokens) in self.cached for tokens in sentences):
             return self._cached_layers(sentences)
         self._oov_counter.update(list(itertools.chain.from_iterable(sentences)))
@@ -345,9 +353,10 @@ class ELMo(Encoder, nn.Layer):
         Another call caches more sentences. gigabytes: of memory for all of them, in float32 or else in float16; those of a
         call that would need more are computed in every epoch. progress: show a bar if it takes long.
         """
-        if self.trainable:
+        if self.trainable or self.bilm.is_fine_tuned:
             raise UserError("ELMo.cache: a trainable biLM's layers change in every step. Expected trainable=False.")
         check_number("gigabytes", gigabytes, 0)
+        self._drop_stale()
         distinct = [tokens for tokens in dict.fromkeys(map(tuple, checked(sentences))) if tokens not in self.cached]
         if not distinct:
             return
@@ -367,12 +376,19 @@ class ELMo(Encoder, nn.Layer):
         arrays = restore_order(self.read(distinct, reading, table, paddle.get_device()))
         arrays = bar(arrays, progress, total=len(distinct), unit=" sentences", leave=False)
         self.cached.update(zip(distinct, arrays, strict=True))
+        self._cached_with = state_of(self.bilm.parameters())
         if self.oov_share:
             log.info(f"{self.oov_share:.2%} of the tokens are outside ELMo's vocabulary.")
 
     def clear_cache(self) -> None:
-        """Forget the cached layers, which a change of the biLM's weights makes wrong."""
+        """Forget the cached layers."""
         self.cached.clear()
+
+    def _drop_stale(self) -> None:
+        """Forget the cached layers if the biLM's weights have changed."""
+        if self.cached and state_of(self.bilm.parameters()) != self._cached_with:
+            self.clear_cache()
+            log.warning("ELMo's cached layers are of other weights, and dropped. `cache` computes them again.")
 
     def l2_loss(self) -> paddle.Tensor:
         """l2_coef times the sum of the squared scalars, which pulls the mixes towards equal weights."""
@@ -432,11 +448,25 @@ class ELMoEmbedder(Encoder):
         state["model"] = None if self._folder is None else published.name_of(self._folder.resolve())
         if state["model"] is None:  # nothing refers to its files, which may be missing elsewhere
             weights, vocabulary = weights_of(self.bilm), self.vocabulary
-            with contextlib.suppress(UserError):  # a model without a softmax
+            if self._reads_softmax():
                 softmax, vocabulary = self.softmax_and_vocabulary()
                 weights |= {f"softmax.{name}": weight for name, weight in weights_of(softmax).items()}
             state |= {"model": (self.config, weights, vocabulary), "_folder": None}
         return {**state, "device": runtime.portable_device(self.device)}
+
+    def _reads_softmax(self) -> bool:
+        """Tell whether a copy needs the softmax of the model's folder. Raises if that is gone, and the softmax not read."""
+        if self._folder is None:  # that of a given biLM is among its weights
+            return False
+        if self._softmax is not None:
+            return True
+        try:
+            found = has_softmax(self._folder)
+        except UserError as error:
+            raise UserError(f"A copy of an ELMoEmbedder includes the softmax, which cannot be read: {error}") from error
+        if found:
+            log.info(f"{self._folder}: the softmax is read, for a copy of the embedder.")
+        return found
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         model = state.pop("model")
@@ -452,8 +482,10 @@ class ELMoEmbedder(Encoder):
         freeze(self.bilm.parameters())
 
     def __repr__(self) -> str:
-        name = published.name_of(self._folder.resolve()) or str(self._folder) if self._folder else "the copy of a model"
-        return f"ELMoEmbedder({name!r}, layers={self._layers!r}, pool={self.pool!r})"
+        model = "<a biLM in memory>"
+        if self._folder:
+            model = repr(published.name_of(self._folder.resolve()) or str(self._folder))
+        return f"ELMoEmbedder({model}, layers={self._layers!r}, pool={self.pool!r})"
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Return one array per sentence, in order, of `shape(n)` for n tokens."""
@@ -527,9 +559,21 @@ class ELMoEmbedder(Encoder):
 
 
 def _check_model(model: tuple) -> tuple[BiLM, Vocabulary | None]:
-    """Check a (BiLM, Vocabulary) pair; a word model needs its vocabulary."""
+    """Check that a pair is a biLM and a vocabulary that belong together: the loops in C trust the vocabulary's ids."""
     bilm, vocabulary = model if len(model) == 2 else (None, None)
-    is_bilm = isinstance(bilm, BiLM)
-    if not is_bilm or not isinstance(vocabulary, Vocabulary if bilm.config.needs_vocabulary else Vocabulary | None):
-        raise TypeError(f"params: found {describe(model)}, expected a path, or (BiLM, Vocabulary) as of `load_bilm`.")
+    if not isinstance(bilm, BiLM) or not isinstance(vocabulary, Vocabulary | None):
+        kinds = ", ".join(type(part).__name__ for part in model)
+        raise TypeError(f"params: found ({kinds}), expected a path, or (BiLM, Vocabulary) as of `load_bilm`.")
+    config = bilm.config
+    if vocabulary is None and config.needs_vocabulary:
+        raise UserError("params: this biLM cannot read tokens without its vocabulary. `load_bilm` returns both.")
+    if vocabulary is None:
+        return bilm, None
+    predicts_words = "softmax" in dict(bilm.named_children())
+    if (config.reads_words or predicts_words) and len(vocabulary) != config.vocab_size:
+        found = f"a vocabulary of {len(vocabulary):,} tokens, and a biLM of {config.vocab_size:,}"
+        raise UserError(f"params: found {found}, expected a biLM and its own vocabulary. `load_bilm` returns both.")
+    if config.reads_characters and not fits_alphabet(config, vocabulary.alphabet):
+        found = f"a vocabulary whose characters are not those of the biLM ({config.alphabet})"
+        raise UserError(f"params: found {found}, expected a biLM and its own vocabulary. `load_bilm` returns both.")
     return bilm, vocabulary

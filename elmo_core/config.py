@@ -98,6 +98,8 @@ class ELMoConfig:
                 require(field.name, not wanted, wanted)
         known = self.alphabet != "bytes" or self.n_characters >= 262
         require("n_characters", known or not self.reads_characters, "262 or more, for bytes and markers")
+        is_fixed = self.alphabet == "bytes" or self.max_characters == MAX_CHARS
+        require("max_characters", is_fixed, f"{MAX_CHARS}, which code points have")
         require("vocab_size", not self.reads_words or self.vocab_size > 0, "the number of words (of a word table)")
         pairs = self.filters if isinstance(self.filters, list | tuple) and len(self.filters) <= 100 else [None]
         valid = all(

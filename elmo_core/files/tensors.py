@@ -40,6 +40,12 @@ def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     return arrays, metadata
 
 
+def tensor_names(path: Path) -> list[str]:
+    """Return the names of the arrays of a file, which are not read."""
+    with _opened(path) as file:
+        return list(file.keys())
+
+
 def split_arrays(values: Any) -> tuple[dict[str, np.ndarray], Any]:
     """Return the arrays in nested dictionaries and lists, by their path in these, and a copy that has the paths instead."""
     arrays: dict[str, np.ndarray] = {}

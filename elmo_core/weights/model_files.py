@@ -6,8 +6,9 @@ import numpy as np
 
 from elmo_core.config import ELMoConfig
 from elmo_core.files.disk import check_input, read_json
+from elmo_core.files.tensors import tensor_names
 from elmo_core.messages import UserError
-from elmo_core.text.characters import Bytes, CodePoints
+from elmo_core.text.characters import Alphabet, Bytes, CodePoints
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import checkpoint, published
 
@@ -68,13 +69,26 @@ def read_model(
     return folder, config, weights, _vocabulary(folder / checkpoint.VOCABULARY, config, identity)
 
 
+def has_softmax(folder: Path) -> bool:
+    """Tell whether the model in a folder has a softmax."""
+    return "softmax.weight" in tensor_names(folder / checkpoint.WEIGHTS)
+
+
+def fits_alphabet(config: ELMoConfig, alphabet: Alphabet) -> bool:
+    """Tell whether an alphabet makes ids that are rows of the model's table of characters, in as many columns."""
+    if config.alphabet == "bytes":
+        return alphabet == Bytes(config.max_characters)
+    if not isinstance(alphabet, CodePoints) or not set(CodePoints.NAMES).issubset(alphabet.ids):
+        return False
+    return all(type(row) is int and 0 <= row < config.n_characters for row in alphabet.ids.values())
+
+
 def _code_points(path: Path, config: ELMoConfig) -> CodePoints:
     """Load a model's own alphabet: a JSON object {character: row}."""
-    ids = read_json(path, "this model's table of characters")
-    complete = not config.reads_characters or set(CodePoints.NAMES).issubset(ids)
-    if not complete or not all(type(row) is int and 0 <= row < config.n_characters for row in ids.values()):
+    alphabet = CodePoints(read_json(path, "this model's table of characters"))
+    if config.reads_characters and not fits_alphabet(config, alphabet):
         raise UserError(f"{path}: not this model's table of {config.n_characters} characters. Restore the original.")
-    return CodePoints(ids)
+    return alphabet
 
 
 def _vocabulary(path: Path, config: ELMoConfig, identity: str | None) -> Vocabulary:

@@ -19,13 +19,14 @@ from copies import COPIES
 from reference import assert_close
 
 import elmo
-from elmo import ELMo, ELMoConfig, ELMoEmbedder
+from elmo import BiLM, ELMo, ELMoConfig, ELMoEmbedder
 from elmo_core.machine import products
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, format_count
 from elmo_core.network import token_tables
 from elmo_core.network.layers import layer_choice
 from elmo_core.network.lstmp import run_layer
+from elmo_core.network.row_gradients import row_gradient
 from elmo_core.network.softmax import draw_candidates
 from elmo_core.text.characters import CodePoints
 from elmo_core.text.tokens import LMBatch, Vocabulary, token_batch
@@ -440,11 +441,46 @@ def test_wrong_options_are_named(model, kind, name, values):
             kind(model, **{name: value})
 
 
-@pytest.mark.parametrize("params", [None, ["a"], (), ("a", "b"), (None, None), "a word model without vocabulary"])
+@pytest.mark.parametrize("params", [None, ["a"], (), ("a", "b"), (None, None)])
 def test_a_value_that_is_not_a_model(params):
-    params = (tiny.random_bilm(input="word"), None) if isinstance(params, str) else params
     with pytest.raises(TypeError, match=r"params|checkpoint"):
         ELMoEmbedder(params)
+
+
+CODE_POINTS = {"alphabet": "code points", "n_characters": 10}
+SIX = dict(zip(CodePoints.NAMES, range(6), strict=True))
+BEYOND = dict(zip(CodePoints.NAMES, range(5, 11), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("changes", "vocabulary", "named"),
+    [
+        ({}, Vocabulary([*tiny.WORDS, "more"]), "13"),
+        ({"input": "word"}, Vocabulary(tiny.WORDS[:5]), "5"),
+        ({"input": "word"}, None, "vocabulary"),
+        (CODE_POINTS, Vocabulary(tiny.WORDS), "code points"),
+        (CODE_POINTS, Vocabulary(tiny.WORDS, alphabet=CodePoints(BEYOND)), "code points"),
+        ({}, Vocabulary(tiny.WORDS, alphabet=CodePoints(SIX)), "bytes"),
+        ({"max_characters": 20}, Vocabulary(tiny.WORDS), "bytes"),
+    ],
+    ids=["softmax", "word table", "no vocabulary", "bytes", "rows beyond the table", "code points", "columns"],
+)
+@pytest.mark.parametrize("kind", [ELMo, ELMoEmbedder])
+def test_a_model_and_a_vocabulary_that_do_not_belong_together(kind, changes, vocabulary, named):
+    """The compiled loops would read outside of their arrays."""
+    with pytest.raises(UserError, match=rf"params.*{named}"):
+        kind((tiny.random_bilm(**changes), vocabulary))
+
+
+def test_a_model_without_softmax_reads_with_any_vocabulary():
+    """Which then only names words, as those of `most_similar`."""
+    words = Vocabulary([*tiny.WORDS, "more"])
+    assert dict(ELMoEmbedder((BiLM(tiny.random_bilm().config, softmax=False), words)).most_similar("more"))
+
+
+def test_code_points_have_a_fixed_number_of_columns():
+    with pytest.raises(UserError, match="max_characters"):
+        ELMoConfig(**CODE_POINTS, max_characters=60)
 
 
 def test_an_embedder_follows_weights_that_change(model):
@@ -545,6 +581,27 @@ def test_a_copy_of_an_embedder_gives_the_same_vectors(tmp_path, kind, name):
     for again in (copied, COPIES[name](embedder, tmp_path), COPIES[name](copied, tmp_path)):
         np.testing.assert_equal(again.encode(SENTENCES), expected)
         assert (again.shape(3), again.device) == (embedder.shape(3), embedder.device)
+
+
+def test_a_copy_says_when_the_softmax_is_read_and_when_it_is_gone(tmp_path, messages):
+    unread = ELMoEmbedder(tiny.save(tiny.random_bilm(), tmp_path / "model"))
+    pickle.dumps(unread)
+    pickle.dumps(unread)
+    assert messages().count("softmax") == 1
+    without = tmp_path / "without"
+    bilm, vocabulary = elmo.load_bilm(tmp_path / "model")
+    checkpoint.save_model(without, bilm.config, bilm.state_dict(), vocabulary)
+    assert pickle.dumps(ELMoEmbedder(without))
+    gone = ELMoEmbedder(tmp_path / "model")
+    shutil.rmtree(tmp_path / "model")
+    with pytest.raises(UserError, match=r"softmax.*model\.safetensors"):
+        pickle.dumps(gone)
+
+
+def test_a_model_in_memory_is_shown_as_such(model):
+    pair = ELMoEmbedder(elmo.load_bilm(model))
+    assert "copy" not in repr(pair) and model not in repr(pair)
+    assert model in repr(ELMoEmbedder(model))
 
 
 def test_a_published_embedder_is_pickled_by_its_name():
@@ -684,6 +741,58 @@ def test_elmo_layer_learns_what_it_should(model, trainable):
         assert {"bilm.forward_lstm.0.input_weight", "bilm.token_encoder.embedding.weight"} < moved
     else:
         assert moved == {"mixes.0.scalars", "mixes.0.gamma"}
+
+
+@pytest.mark.parametrize("input", ["word", "char+word"])
+def test_any_optimizer_trains_the_word_table(input):
+    """Also of a biLM with a softmax, whose tables would collect row gradients, which nobody would clear."""
+    bilm = tiny.random_bilm(input=input)
+    layer = ELMo((bilm, Vocabulary(tiny.WORDS)), trainable=True)
+    table = dict(bilm.token_encoder.named_parameters())[bilm.token_encoder.word_tables[0]]
+    before = table.numpy()
+    optimizer = paddle.optimizer.Adam(0.05, parameters=layer.parameters())
+    for _ in range(2):
+        layer(SENTENCES)[0][0].sum().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+    read = Vocabulary(tiny.WORDS).ids(list(itertools.chain.from_iterable(SENTENCES)))
+    assert (table.numpy() != before).any(axis=1)[read].all()
+    assert row_gradient(table) is None
+
+
+@pytest.mark.parametrize("trained_first", [True, False])
+def test_two_layers_over_one_model_one_of_them_trained(model, trained_first):
+    pair = elmo.load_bilm(model)
+    if trained_first:
+        trained, frozen = ELMo(pair, trainable=True, dropout=0.0), ELMo(pair)
+    else:
+        frozen, trained = ELMo(pair), ELMo(pair, trainable=True, dropout=0.0)
+    with pytest.raises(UserError, match="trainable"):
+        frozen.cache(SENTENCES, 1)
+    frozen.eval()
+    before = frozen(SENTENCES)[0][0].numpy()
+    optimizer = paddle.optimizer.Adam(0.05, parameters=trained.parameters())
+    trained(SENTENCES)[0][0].sum().backward()
+    assert all(weight.grad is not None for weight in pair[0].parameters())
+    optimizer.step()
+    optimizer.clear_grad(set_to_zero=False)
+    (after,), _ = frozen(SENTENCES)
+    assert np.abs(after.numpy() - before).max() > 0.01
+    after.sum().backward()
+    assert all(weight.grad is None for weight in pair[0].parameters())
+    assert frozen.mixes[0].gamma.grad is not None
+
+
+def test_cached_layers_follow_the_weights(model, messages):
+    """A sentence has the same vectors whatever else is in the batch."""
+    layer, other = ELMo(model, dropout=0.0), ELMo((tiny.random_bilm(seed=5), Vocabulary(tiny.WORDS)), dropout=0.0)
+    layer.cache(SENTENCES, 1)
+    layer.bilm.set_state_dict({name: x for name, x in other.bilm.state_dict().items() if "softmax" not in name})
+    expected = other(SENTENCES)[0][0].numpy()
+    assert_close([layer(SENTENCES)[0][0].numpy()], [expected])
+    assert "cache" in messages().splitlines()[-1]
+    layer.cache(SENTENCES, 1)
+    assert_close([layer(SENTENCES)[0][0].numpy()], [expected])
 
 
 @pytest.mark.parametrize(("name", "millions"), [("tiny", 0.7), ("small", 13.6), ("medium", 28.0), ("original", 93.6)])
