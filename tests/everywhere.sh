@@ -117,6 +117,11 @@ else
     skip "no network" "there are no network namespaces"
 fi
 
+printf '\n== mutants\n'
+closing="1 failed"
+$python tests/mutants/run.py --sample 8 --seed "$(date +%j)" && closing="8 passed"
+printf '%-28s %s\n' "mutants" "$closing" >>"$scratch/table"
+
 printf '\n== all\n'
 cat "$scratch/table"
 awk '{ for (i = 2; i <= NF; i++) { if ($i ~ /^passed/) passed += $(i - 1); if ($i ~ /^(failed|error)/) failed += $(i - 1) } }

@@ -6,6 +6,7 @@ import pickle
 import random
 import threading
 import time
+import tracemalloc
 from collections import Counter
 from itertools import chain
 
@@ -330,6 +331,21 @@ def sentences_by_epoch(stream, epochs):
             dealt[batch.position["epoch"]].append([])
         else:
             dealt[batch.position["epoch"]][-1].append(word)
+
+
+def test_the_words_of_a_file_that_was_read_are_forgotten(tmp_path, vocabulary):
+    """Each file has its own unknown words, and memory does not grow from file to file."""
+    for k in range(12):
+        write(tmp_path / f"{k}.txt", [[f"only-{k}-{n}-{i}" for i in range(10)] for n in range(100)])
+    held = {}  # the most bytes during each file
+    tracemalloc.start()
+    for batch in TrainStream(Corpus(tmp_path), vocabulary, 1, 50):
+        if batch.position["epoch"]:
+            break
+        shard = batch.position["shard"]
+        held[shard] = max(held.get(shard, 0), tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert len(held) == 12 and held[11] < 2 * held[1]
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])

@@ -65,6 +65,7 @@ def test_english_tokens(raw, tokens):
         ["the movie is bad.", "it was so bad!", "really bad, e.g. this one.", "avoid it etc. and so on."],
         ["Visit www.the-end.com or imdb.com, Node.Js too.", "OK."],
         ["No. 5 was vs. No. 6 in vol. 3.", "No.", "The answer is Vitamin C.", "So be it."],
+        ["Dr. Will Smith met Mr. Once.", "He left."],
         ["... And then it began.", "Taller than I.", "He is."],
         ["1. The first point is here.", "2. The second."],
     ],

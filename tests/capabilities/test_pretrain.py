@@ -15,13 +15,18 @@ from unittest import mock
 import numpy as np
 import pytest
 import runs
+import tiny
 from project import PROJECT
 
 import run_pretrain
+from dataset import TrainStream
+from elmo import load_bilm
 from elmo_core.config import ELMoConfig
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
+from elmo_core.network.softmax import draw_candidates
+from elmo_core.text.corpus import Corpus
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import checkpoint
 from pretraining import run, schedule
@@ -683,6 +688,40 @@ def test_another_batch_size_starts_the_epoch_again(corpus, tmp_path, messages):
     rates = np.array([line["learning_rate"] for line in lines]) / 0.001
     np.testing.assert_allclose(rates[:6], np.arange(1, 7) / 6)
     assert (np.diff(rates[5:30]) < 0).all() and (np.diff(rates[30:]) < 0).all() and rates[-1] < 0.1
+
+
+def test_a_step_follows_the_mean_loss_times_the_steps_of_a_row(corpus, finished, tmp_path):
+    """Adagrad's first step on the first batch, from the definitions."""
+    changes = {"dropout": 0, "n_negative_samples": 0, "max_grad_norm": 1e9, "lr": 0.3, "max_steps": 1}
+    runs.pretrain(runs.flags(corpus, tmp_path, finetune_from=finished, dev_data_path=None, **changes))
+    bilm, vocabulary = load_bilm(finished, softmax=True)
+    batch = next(TrainStream(Corpus(corpus / "train"), vocabulary, 5, 7, seed=2020))
+    candidates = draw_candidates(len(vocabulary), 0, np.random.default_rng())
+    losses, _ = bilm(batch, bilm.zero_state(5), candidates)
+    (7 * sum(losses) / 2).backward()
+    for name, weight in bilm.named_parameters():
+        gradient = tiny.dense_gradient(weight)
+        expected = weight.numpy() - 0.3 * gradient / np.sqrt(1 + gradient**2)
+        np.testing.assert_allclose(load(tmp_path)[name], expected, atol=1e-5, err_msg=name)
+
+
+def test_each_step_draws_its_own_candidates_and_dropout(corpus, tmp_path, monkeypatch):
+    candidates, dropout = set(), set()
+
+    def draw(*given):
+        drawn = draw_candidates(*given)
+        candidates.add(tuple(drawn.ids))
+        return drawn
+
+    def add(meter, *given):
+        dropout.add(paddle.rand([1]).item())  # which would have dropped out next
+        return add_losses(meter, *given)
+
+    add_losses = Meter.add
+    monkeypatch.setattr(run, "draw_candidates", draw)
+    monkeypatch.setattr(Meter, "add", add)
+    runs.pretrain(runs.flags(corpus, tmp_path, dev_data_path=None, max_steps=5))
+    assert len(candidates) >= 5 and len(dropout) == 5
 
 
 @pytest.mark.parametrize("input", ["char", "word"])
