@@ -8,9 +8,9 @@ The datasets of a window are a file in the folder OUTPUT.parts, which appears wh
 are joined. A window whose file exists is not computed again, whichever process wrote it.
 """
 
-import glob
 import json
-import shutil
+import os
+import re
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from elmo import ELMoEmbedder
 
 SETTINGS, INDEX = "run_embed", "sentence_to_index"
+UNFINISHED = r"\.{name}\.[0-9a-f]{{16}}\.tmp"  # what `atomic_write` leaves of a file when it is killed
+PART = r"\d{6,}\.hdf5"
+LOCK = ".lock"
+OWN = re.compile("|".join([PART, UNFINISHED.format(name=PART), re.escape(LOCK)]))  # in OUTPUT.parts
 VERSION = ("v108", "v108")  # HDF5 1.8: checksums of its own structures, and groups that need not fit into memory
 
 
@@ -42,12 +46,16 @@ def embed(
 
     share: (i, n): this process computes windows i, i + n, i + 2n, ...
     """
-    settings = {**_describe(embedder, text), "forget_sentences": forget_sentences}
     folder = output.with_name(f"{output.name}.parts")
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise UserError(
+            f"{folder} is not a folder. The parts of {output.name} go there: move it, or choose another --output."
+        )
+    settings = {**_describe(embedder, text), "forget_sentences": forget_sentences}
     if output.exists():
         _check_settings(output, settings)
         log.info(f"{output} is complete: nothing to do.")
-        shutil.rmtree(folder, ignore_errors=True)  # left by a run that was killed at its very end
+        _remove_parts(folder)  # left by a run that was killed at its very end
         return
     folder.mkdir(parents=True, exist_ok=True)
     parts = [folder / f"{number:06}.hdf5" for number in range(settings["windows"])]
@@ -61,14 +69,30 @@ def embed(
         log.info("The last process to finish joins the parts. If one has failed, run the same command again.")
         return
     try:
-        with disk.locked(folder / ".lock"):
-            for killed in output.parent.glob(f".{glob.escape(output.name)}.*.tmp"):
-                killed.unlink()
+        with disk.locked(folder / LOCK):
+            _remove_files(output.parent, re.compile(UNFINISHED.format(name=re.escape(output.name))))
             if not output.exists():
                 _join(parts, None if forget_sentences else text, settings, output)
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove_parts(folder)
     except disk.FileLocked:
         log.info("Another process joins the parts.")
+
+
+def _remove_parts(folder: Path) -> None:
+    """Remove what this module writes into OUTPUT.parts, then the folder, unless it holds files of others."""
+    try:
+        _remove_files(folder, OWN)
+        folder.rmdir()
+    except FileNotFoundError:
+        pass  # another process has removed it, or there was none
+    except OSError as error:
+        log.info(f"{folder} is kept, with the files of others: {error.strerror}.")
+
+
+def _remove_files(folder: Path, names: re.Pattern) -> None:
+    for path in folder.iterdir():
+        if names.fullmatch(path.name) and path.is_file():
+            path.unlink(missing_ok=True)
 
 
 def _describe(embedder: "ELMoEmbedder", text: Path) -> dict[str, Any]:

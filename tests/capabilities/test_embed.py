@@ -205,12 +205,12 @@ def test_finished_windows_are_not_computed_again(model, text, whole, output, mes
     assert_close(output, whole)
 
 
-@pytest.mark.parametrize("interrupted", ["h5py.Group.copy", "shutil.rmtree"])
+@pytest.mark.parametrize("interrupted", ["h5py.Group.copy", "embedding.embed_text._remove_parts"])
 def test_an_interruption_while_the_parts_are_joined(model, text, whole, output, interrupted):
     embed_some(model, text, output, 9)
     with mock.patch(interrupted, side_effect=Stop), pytest.raises(Stop):
         embed(model, text, output)
-    assert n_parts(output) == 10 and output.exists() == (interrupted == "shutil.rmtree")
+    assert n_parts(output) == 10 and output.exists() == (interrupted != "h5py.Group.copy")
     with mock.patch.object(ELMoEmbedder, "iter_encode", side_effect=AssertionError):
         embed(model, text, output)
     assert_close(output, whole)
@@ -255,6 +255,41 @@ def test_a_model_and_text_that_have_moved_are_the_same(model, text, whole, tmp_p
     embed_some(model, text, output, 3)
     moved = shutil.copytree(model, tmp_path / "moved")
     assert_close(embed(str(moved), Path(shutil.copy(text, tmp_path / "copy.txt")), output), whole)
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_the_files_of_others_are_kept(model, tmp_path, output, finished):
+    """In the folder of the parts, and beside the output."""
+    text, parts = text_of(tmp_path, n=3), Path(f"{output}.parts")
+    if finished:
+        embed(model, text, output)
+    parts.mkdir()
+    killed = [parts / ".lock", parts / f".000003.hdf5.{'a' * 16}.tmp"]
+    others = [parts / "notes.txt", parts / "000001.hdf5.bak", output.with_name(f".{output.name}.mine.tmp")]
+    for path in [*killed, *others]:
+        path.write_text("precious")
+    embed(model, text, output)
+    assert len(contents(output)) == 3 + 1
+    assert {*parts.iterdir()} == {*others[:2]} and all(path.read_text() == "precious" for path in others)
+
+
+@pytest.mark.parametrize("kind", ["file", "link to nothing", "link to a folder"])
+def test_the_place_of_the_parts_is_taken(model, tmp_path, output, kind):
+    text = text_of(tmp_path, n=3)
+    parts, notes = Path(f"{output}.parts"), tmp_path / "notes" / "notes.txt"
+    notes.parent.mkdir()
+    notes.write_text("precious")
+    if kind == "file":
+        parts.write_text("precious")
+    else:
+        parts.symlink_to("nothing" if kind == "link to nothing" else notes.parent)
+    if kind == "link to a folder":
+        embed(model, text, output)
+        assert [*notes.parent.iterdir()] == [notes]
+    else:
+        with pytest.raises(UserError, match=re.escape(str(parts))):
+            embed(model, text, output)
+    assert parts.is_symlink() == (kind != "file") and notes.read_text() == "precious"
 
 
 # Several processes
