@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes .venv, or another folder, with what a requirements file names; does nothing when that is there already.
+# Makes .venv, or another folder, with what a requirements file names; installs nothing when that is there already.
+# With .venv, scripts in any folder find the library, wherever this folder is moved.
 # Usage: bash setup.sh [requirements.txt [folder [version of Paddle]]]      (by default the newest that this project takes)
 set -eu
 CDPATH= cd "$(dirname "$0")"
@@ -13,7 +14,15 @@ state() { # what is installed, and for which Python: an upgrade of the system ma
     cat requirements.txt "$requirements"
     echo "$paddle"
 }
+add_project() { # to the path of this project's own environment; a link leads to that of another copy
+    if [ "$venv" != .venv ] || [ -L .venv ]; then
+        return
+    fi
+    packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    pwd -P >"$packages/elmo-project.pth"
+}
 if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(state)" ]; then
+    add_project
     exit 0
 fi
 
@@ -59,8 +68,9 @@ elif [ -n "$paddle" ]; then
     set -- "$@" "paddlepaddle==$paddle"
 fi
 case ${gpu:-$paddle} in 2.*) set -- "$@" "numpy<2" ;; esac
-if ! "$venv/bin/python" -m pip install --disable-pip-version-check --quiet "$@"; then
+if ! "$venv/bin/python" -m pip install --disable-pip-version-check "$@"; then
     echo "error: the installation failed; pip's message above says why. Check the network or, offline, the wheels (docs/faq.md)." >&2
     exit 1
 fi
+add_project
 state >"$stamp"

@@ -1,14 +1,17 @@
-"""setup.sh: it changes neither other folders nor Paddle's GPU build."""
+"""setup.sh: what it installs is found, and it changes neither other folders nor Paddle's GPU build."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from project import PROJECT
 
 
-def setup(folder: Path, **environment: str) -> subprocess.CompletedProcess:
-    command = ["sh", str(PROJECT / "setup.sh"), "requirements.txt", str(folder)]
+def setup(folder: Path | str, project: Path = PROJECT, **environment: str) -> subprocess.CompletedProcess:
+    command = ["sh", str(project / "setup.sh"), "requirements.txt", str(folder)]
     return subprocess.run(command, env={"PATH": "/usr/bin:/bin", **environment}, capture_output=True, text=True)
 
 
@@ -44,3 +47,42 @@ def test_the_gpu_build_is_not_overwritten(tmp_path):
     installed = (tmp_path / "packages.txt").read_text()
     assert "numpy" in installed and "paddlepaddle" not in installed
     assert (tmp_path / "calls").read_text().splitlines()[-2].endswith("packages.txt numpy<2")
+
+
+@pytest.fixture
+def project(tmp_path) -> Path:
+    """A copy of the project with a .venv, whose pip does nothing."""
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "requirements.txt").write_text("")
+    (project / "elmo.py").write_text("")
+    shutil.copy(PROJECT / "setup.sh", project)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", project / ".venv"], check=True)
+    python = project / ".venv" / "bin" / "python"
+    python.unlink()
+    python.write_text('#!/bin/sh\ncase "$*" in *pip*) exit ;; esac\nexec "${0}3" "$@"\n')
+    python.chmod(0o755)
+    return project
+
+
+def finds_elmo(project: Path) -> bool:
+    """Whether a script in another folder does."""
+    script = project.parent / "mine.py"
+    script.write_text("import elmo")
+    command = [project / ".venv" / "bin" / "python", script]
+    return subprocess.run(command, cwd="/", capture_output=True, check=False).returncode == 0
+
+
+def test_a_script_in_another_folder_finds_the_library(project):
+    assert not finds_elmo(project)
+    assert setup(".venv", project).returncode == 0 and finds_elmo(project)
+    moved = project.rename(project.with_name("moved 项目"))
+    assert not finds_elmo(moved)
+    assert setup(".venv", moved).returncode == 0 and finds_elmo(moved)
+
+
+def test_other_environments_do_not_get_the_project(project):
+    (project / ".venv").rename(project / "other")
+    assert setup("other", project).returncode == 0
+    (project / ".venv").symlink_to("other")
+    assert setup(".venv", project).returncode == 0 and not finds_elmo(project)

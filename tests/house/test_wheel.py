@@ -76,6 +76,9 @@ def library(wheel, tmp_path_factory) -> Path:
     library = tmp_path_factory.mktemp("library")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", library, wheel]
     subprocess.run(pip, check=True)
+    # setup.sh adds the project to the path of .venv, where it would supply what the wheel lacks
+    code = f"import sys\nsys.path = [path for path in sys.path if path != {str(PROJECT)!r}]\n"
+    (library / "sitecustomize.py").write_text(code, encoding="utf-8")
     return library
 
 
