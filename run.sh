@@ -1,6 +1,6 @@
 #!/bin/sh
 # The main job on the bundled sample: pretrains a tiny ELMo on data/, evaluates it, embeds two sentences, shows what two
-# words mean in context, writes an interactive page of all of them.
+# words mean in context, writes interactive pages of all of them.
 # Usage: bash run.sh [arguments of run_pretrain.py, whose --help shows them]
 # All but --save_dir, which is checkpoints/sample.
 set -eu
@@ -44,6 +44,10 @@ echo "== what a word means in context"
 $python run_polysemy.py --init_from_ckpt="$checkpoint/final" --corpus='data/dev/*' --senses=data/dev_senses.tsv \
     --word=bank,苹果 --examples=2 --neighbours=1
 
-echo "== the same with the bundled model zh, as an interactive page for any browser"
-$python run_polysemy.py --init_from_ckpt=zh --corpus='data/dev/*' --senses=data/dev_senses.tsv \
-    --page="$checkpoint/words.html"
+echo "== the same with the bundled models, for the words of each one's language, as interactive pages for any browser"
+awk -F '\t' 'NR == 1 || $4 ~ /[a-z]/' data/dev_senses.tsv >"$checkpoint/senses-en.tsv"
+awk -F '\t' 'NR == 1 || $4 !~ /[a-z]/' data/dev_senses.tsv >"$checkpoint/senses-zh.tsv"
+for model in en zh; do
+    $python run_polysemy.py --init_from_ckpt="$model" --corpus='data/dev/*' --senses="$checkpoint/senses-$model.tsv" \
+        --page="$checkpoint/words-$model.html"
+done

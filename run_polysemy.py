@@ -114,11 +114,16 @@ def find_user_occurrences(texts: Sequence[str], query_words: Sequence[str]) -> l
 
 def is_scorable(word: Word, embedder: elmo.ELMoEmbedder) -> bool:
     """Tell whether a word of --senses can be in the table. Log why not."""
-    reason = "" if word.comparable else "its sense is given in fewer than two sentences"
-    reason = reason if is_known(word.text, embedder) else "it is not in the model's vocabulary"
-    if reason:
-        log.warning(f"{word.text!r} is left out of the table: {reason}.")
-    return not reason
+    if not is_known(word.text, embedder):
+        reason = "it is not in the model's vocabulary"
+    elif word.comparable:
+        return True
+    elif word.is_sampled:
+        reason = "its sample is of fewer than two sentences (--max_occurrences)"
+    else:
+        reason = "its sense is given in fewer than two sentences"
+    log.warning(f"{word.text!r} is left out of the table: {reason}.")
+    return False
 
 
 if __name__ == "__main__":

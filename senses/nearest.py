@@ -111,8 +111,14 @@ def nearest_words(
     """Find the frequent words nearest to each query word in layer 0. background: sentences that give the frequencies."""
     counts = Counter(itertools.chain.from_iterable(background))
     frequent = [token for token, _ in counts.most_common() if is_word(token) and is_known(token, embedder)]
-    candidates = [*query_words, *frequent[:CANDIDATES]]
-    return {word: embedder.most_similar(word, NEAREST_WORDS, candidates) for word in query_words}
+    words = list(dict.fromkeys([*query_words, *frequent[:CANDIDATES]]))
+    vectors = unit(embedder.encode_tokens(words))
+    found = {}
+    for row, word in enumerate(query_words):
+        is_other = np.arange(len(words)) != row
+        rows = nearest(vectors, vectors[row], is_other, NEAREST_WORDS)
+        found[word] = [(words[k], cosine) for k, cosine in rows]
+    return found
 
 
 def is_known(word: str, embedder: elmo.ELMoEmbedder) -> bool:

@@ -61,6 +61,15 @@ class Word:
     def comparable(self) -> bool:
         return len(set(self.sentences)) > 1
 
+    @property
+    def sample_size(self) -> int:
+        return len(self.occurrences) + self.n_duplicates
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether `occurrences` are fewer than there are."""
+        return self.sample_size < self.n_eligible
+
 
 class ReservoirSample:
     """A random sample of at most `size` of the added items, in their order."""
@@ -144,8 +153,11 @@ def find_words(
         if not word.count:
             raise UserError(f"{word.text!r} is not in the corpus. Is it a single token there, in the same case?")
         if not word.comparable:
-            sense = " has a sense" if senses else " occurs"
-            raise UserError(f"{word.text!r}{sense} in fewer than two different sentences. Use more text.")
+            sense = "has a sense" if senses else "occurs"
+            found = f"{word.text!r} {sense} in fewer than two different sentences"
+            if word.is_sampled:
+                raise UserError(f"{found} of its sample of {word.sample_size}. Use a larger --max_occurrences.")
+            raise UserError(f"{found}. Use more text.")
     return words, background.items()
 
 

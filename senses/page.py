@@ -1,6 +1,5 @@
 """Words in context as a page: one HTML file, without a server or downloads. page.html is its template."""
 
-import itertools
 import json
 import math
 from collections import Counter
@@ -39,10 +38,11 @@ def write_page(
     nearest: by word, its nearest words in layer 0. model, corpus: names to display.
     """
     sentences: dict[str, int] = {}  # each once, with its index
+    frequencies = Frequencies(background)
     records = []
     for word in words:
         texts = [printable(" ".join(occurrence.tokens)) for occurrence in word.occurrences]
-        is_labelled, labels = any(word.senses), keywords(word, background)
+        is_labelled, labels = any(word.senses), keywords(word, frequencies)
         names = word.senses.tolist() if is_labelled else propose_senses(word, labels, seed)
         senses = [sense for sense, _ in Counter(names).most_common() if sense]
         record = {
@@ -75,14 +75,20 @@ def write_page(
         file.write(template.replace("{{data}}", text))
 
 
-def keywords(word: Word, background: Sequence[Sequence[str]]) -> list[str]:
+class Frequencies:
+    """Of how many sentences each token is a part."""
+
+    def __init__(self, sentences: Sequence[Sequence[str]]):
+        self.n_sentences = len(sentences)
+        self.counts = Counter(token for tokens in sentences for token in set(tokens))
+
+
+def keywords(word: Word, general: Frequencies) -> list[str]:
     """Find the two most distinctive words per occurrence: frequent in this word's sentences, rare elsewhere."""
-    sentences = [set(occurrence.tokens) for occurrence in word.occurrences]
-    counts = Counter(itertools.chain.from_iterable(sentences))
-    background_counts = Counter(token for tokens in background for token in set(tokens))
+    own = Frequencies([occurrence.tokens for occurrence in word.occurrences])
 
     def score(token: str) -> float:
-        return distinctiveness(counts[token], len(sentences), background_counts[token], len(background))
+        return distinctiveness(own.counts[token], own.n_sentences, general.counts[token], general.n_sentences)
 
     texts = []
     for occurrence in word.occurrences:

@@ -18,8 +18,8 @@ def summary(word: Word, nearest: Sequence[tuple[str, float]]) -> list[str]:
     parts = [format_count(word.count, "occurrences")]
     if any(word.senses) and word.n_eligible < word.count:
         parts.append(f"{word.n_eligible:,} with a sense")
-    if (size := len(word.occurrences) + word.n_duplicates) < word.n_eligible:
-        parts.append(f"a random sample of {size:,} (--max_occurrences, --seed)")
+    if word.is_sampled:
+        parts.append(f"a random sample of {word.sample_size:,} (--max_occurrences, --seed)")
     if word.n_duplicates:
         parts.append(f"{format_count(word.n_duplicates, 'duplicates')} left out")
     listed = ", ".join(f"{printable(text)} {cosine:.2f}" for text, cosine in nearest) or "none"

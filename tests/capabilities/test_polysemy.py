@@ -238,6 +238,13 @@ def test_the_nearest_words_in_layer_0(model, corpus, printed):
     assert "layer 0" in lines[1] and lines[1].endswith(f" {nearest}")
 
 
+def test_a_word_outside_the_vocabulary_is_compared_without_a_warning(model, corpus, printed, caplog):
+    """The sample's page of another language's words began with twenty of them."""
+    lines = printed(model, corpus, "--word=on")
+    assert "on" not in tiny.WORDS and len(re.findall(r" \d\.\d\d", lines[1])) == nearest.NEAREST_WORDS
+    assert "'on'" not in caplog.text
+
+
 def test_words_are_given_one_by_one_or_with_commas(model, corpus, printed):
     expected = printed(model, corpus, "--word=bank", "--word=苹果")
     for given in ("bank,苹果", "bank， 苹果 ,bank,"):
@@ -272,11 +279,20 @@ def test_key_words_are_rare_in_the_corpus_and_frequent_beside_the_word():
     background = [*sentences, *["the man in the house by the sea ."] * 20]
     found = [occurrences.Occurrence(tuple(text.split()), text.split().index("bank")) for text in sentences]
     word = occurrences.Word("bank", 4, 4, found, 0)
-    found = page.keywords(word, [text.split() for text in background])
+    found = page.keywords(word, page.Frequencies([text.split() for text in background]))
     assert found[0] == "fish river" and "river" in found[1] and "robber" in found[2] and "robber" in found[3]
 
 
 # Mistakes
+
+
+def test_a_sample_that_is_too_small_is_said_to_be(model, corpus, senses, printed, caplog):
+    small = "--max_occurrences=1"
+    with pytest.raises(UserError, match="max_occurrences"):
+        printed(model, corpus, "--word=bank", small)
+    with pytest.raises(UserError):
+        printed(model, corpus, f"--senses={senses}", small)
+    assert "max_occurrences" in caplog.text
 
 
 @pytest.mark.parametrize(
