@@ -15,10 +15,13 @@ DAMAGE = None, errno.EINVAL  # numbers of errors that are not the disk's: none, 
 
 @contextmanager
 def damage_named(what: object, advice: str = "Download or create it again.") -> Iterator[None]:
-    """Turn whatever damage raises in a block that reads a file into a UserError that names it."""
+    """Turn whatever damage raises in a block that reads a file into a UserError that names it.
+
+    The block holds the reading and nothing else: any other fault in it would be reported as damage.
+    """
     try:
         yield
-    except UserError:
+    except (UserError, MemoryError):
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.errno not in DAMAGE:

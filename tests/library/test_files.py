@@ -4,12 +4,14 @@ import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
+from unittest import mock
 
+import h5py
 import numpy as np
 import pytest
 from project import PROJECT
 
-from elmo_core.files import disk
+from elmo_core.files import disk, hdf5_file
 from elmo_core.files.tensors import read_tensors, write_tensors
 from elmo_core.messages import UserError
 
@@ -65,6 +67,23 @@ def test_a_file_takes_at_most_twice_its_size_in_memory(tmp_path):
         assert tracemalloc.get_traced_memory()[1] < 50e6
     finally:
         tracemalloc.stop()
+
+
+def test_only_what_reads_a_file_reports_damage(tmp_path, monkeypatch):
+    """Not the caller's faults, nor a lack of memory, whose remedy is another one."""
+    path = tmp_path / "weights.hdf5"
+    with h5py.File(path, "w") as file:
+        file["x"] = np.ones(3, np.float32)
+    with pytest.raises(KeyError), hdf5_file.open_hdf5(path, "weights"):
+        raise KeyError("typo")
+    with hdf5_file.open_hdf5(path, "weights") as file:
+        too_large = mock.Mock(side_effect=MemoryError("Unable to allocate 3.2 GiB"))
+        with monkeypatch.context() as patched, pytest.raises(MemoryError):
+            patched.setattr(np, "asarray", too_large)
+            file.take("x", (3,))
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(UserError, match=r"weights\.hdf5"), hdf5_file.open_hdf5(path, "weights"):
+        pass
 
 
 def test_a_folder_appears_when_complete_and_replaces_nothing(tmp_path):
