@@ -41,7 +41,7 @@ from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.tokens import LMBatch, Vocabulary
 from elmo_core.weights import model_files
-from experiments.pairs import FIELDS, preferences, read_pairs
+from experiments.pairs import preferences, read_pairs
 from experiments.regions import Baselines, read_items, region_rows
 from pretraining.model import check_vocabulary
 from pretraining.perplexity import Score, evaluate
@@ -75,8 +75,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     words.add_argument("--per_sentence", **arguments.FILE, help=scores)
     context = "what precedes a sentence: nothing, or all sentences before it"
     words.add_argument("--context", choices=("sentence", "carry"), default="sentence", help=context)
-    raw = "language of raw text, which is split into sentences and tokens; none: a tokenised sentence per line"
-    words.add_argument("--lang", choices=language.CHOICES, default="none", help=raw)
+    raw = (
+        "language of raw text, which is split into sentences and tokens (default: none, a tokenised sentence per line)"
+    )
+    words.add_argument("--lang", choices=language.CHOICES, help=raw)
     words.add_argument("--user_dict", **arguments.FILE, help="words for jieba, with --lang=zh")
     experiments = parser.add_argument_group("pairs and regions (docs/linguists.md)")
     groups = "fields of --pairs by whose values the pairs are counted, too"
@@ -156,7 +158,19 @@ def print_score(counts: Counts, vocabulary: Vocabulary, score: Score, seconds: f
 
 
 def make_tokeniser(args: argparse.Namespace, lines: Iterable[str], embedder: elmo.ELMoEmbedder) -> Tokeniser:
-    return language.make_tokeniser(args.lang, lines, embedder.words, args.user_dict)
+    return language.make_tokeniser(args.lang or "none", lines, embedder.words, args.user_dict)
+
+
+def make_item_tokeniser(
+    args: argparse.Namespace, path: Path, sentences: Sequence[str], embedder: elmo.ELMoEmbedder
+) -> Tokeniser:
+    """The tokeniser of an experiment's sentences. Raises if they seem to be raw, and no --lang says what they are."""
+    if args.lang is None and language.is_raw(sentences):
+        raise UserError(
+            f"{path}: {sentences[0]!r:.60} and others seem not to be tokenised. "
+            f"Give their language, for instance --lang=en, or --lang=none if they are."
+        )
+    return make_tokeniser(args, sentences, embedder)
 
 
 def write_surprisal(args: argparse.Namespace, corpus: Corpus, embedder: elmo.ELMoEmbedder) -> None:
@@ -212,10 +226,15 @@ def table(file: IO) -> Any:
 def write_pairs(args: argparse.Namespace, embedder: elmo.ELMoEmbedder) -> None:
     """Print the shares of pairs in which the model prefers the better sentence. Write --output."""
     pairs = read_pairs(args.pairs, args.groups)
-    tokenise = make_tokeniser(args, (pair["sentence_good"] for pair in pairs), embedder)
-    comparisons = embedder.compare(*([tokenise(pair[side]) for pair in pairs] for side in FIELDS))
+    names = list(dict.fromkeys(chain.from_iterable(pairs)))
+    taken = [name for name in names if name in Comparison._fields]
+    if args.output and taken:
+        raise UserError(f"{args.pairs}: --output has a column {taken[0]} of its own. Rename the field.")
+    good = [pair["sentence_good"] for pair in pairs]
+    bad = [pair["sentence_bad"] for pair in pairs]
+    tokenise = make_item_tokeniser(args, args.pairs, good, embedder)
+    comparisons = embedder.compare(list(map(tokenise, good)), list(map(tokenise, bad)))
     with output(args.output) as file:
-        names = [name for name in dict.fromkeys(chain.from_iterable(pairs)) if name not in Comparison._fields]
         table(file).writerow([*names, *Comparison._fields])
         for pair, comparison in zip(pairs, comparisons, strict=True):
             values = [f"{value:.6f}" for value in comparison[:3]]
@@ -230,7 +249,7 @@ def write_pairs(args: argparse.Namespace, embedder: elmo.ELMoEmbedder) -> None:
 
 def write_regions(args: argparse.Namespace, embedder: elmo.ELMoEmbedder, corpus: Corpus | None) -> None:
     """Write the surprisal of every region."""
-    items = read_items(args.regions, lambda texts: make_tokeniser(args, texts, embedder))
+    items = read_items(args.regions, lambda texts: make_item_tokeniser(args, args.regions, texts, embedder))
     if corpus:
         language.choose_language("none", lines_of(corpus))  # warns of raw text
     baselines = Baselines(corpus, embedder.vocabulary) if corpus else None

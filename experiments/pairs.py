@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.messages import UserError
+from elmo_core.messages import UserError, format_count, log
 from elmo_core.network.surprisal import Comparison
 from elmo_core.text.text_files import parse_json, read_lines
 
@@ -16,9 +16,15 @@ ROUNDING = 1e-3  # bits between equal sentences in different batches
 
 def read_pairs(path: Path, groups: Sequence[str] = ()) -> list[dict]:
     """Read *.jsonl or *.json, an object with FIELDS and groups on each line; or columns, by default the FIELDS."""
-    is_json, names, pairs = {".json", ".jsonl"} & {*map(str.lower, path.suffixes)}, FIELDS, []
+    is_json = not {".json", ".jsonl"}.isdisjoint(suffix.lower() for suffix in path.suffixes)
+    names = FIELDS
+    pairs = []
+    n_blank = 0
     wanted = f"{'an object with' if is_json else 'a TSV, quoted as in CSV, of'} {', '.join([*FIELDS, *groups])}"
     for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            n_blank += 1
+            continue
         try:
             cells = [] if is_json else next(csv.reader([line], delimiter="\t", strict=True), [])
             header = [cell.lower() if cell.lower() in FIELDS else cell for cell in map(str.strip, cells)]
@@ -35,6 +41,8 @@ def read_pairs(path: Path, groups: Sequence[str] = ()) -> list[dict]:
         pairs.append(pair)
     if not pairs:
         raise UserError(f"{path} is empty. Expected {wanted} on each line.")
+    if n_blank:
+        log.warning(f"{path}: {format_count(n_blank, 'blank lines')}: skipped.")
     return pairs
 
 

@@ -18,6 +18,7 @@ KANA = re.compile("[\u3041-\u30ff]")
 LETTERS = re.compile(r"[^\W\d_]+")
 UNSPLIT = re.compile(r"[^\W\d_][.?!]\s*$")
 SAMPLE, LONGEST = 10_000, 500  # texts or tokens that are looked at, and characters of each
+LONGEST_WORD = 4  # Chinese characters of a token; the mean of segmented text is below two
 UNSEGMENTED = "Is the text segmented into words? `preprocess.py text`, jieba.lcut or encode_texts does that."
 
 
@@ -65,11 +66,29 @@ def choose_language(lang: str, texts: Iterable[str], words: Sequence[str] = ()) 
         log.warning("The text has many Chinese characters, which the language `en` does not segment. Use `zh`.")
     if lang == "none":
         warn_if_unreadable("The text", chain.from_iterable(map(str.split, texts)))
-        if sum(map(bool, map(UNSPLIT.search, texts))) > len(texts) / 10:
+        if _has_attached_marks(texts):
             log.warning(
                 "Many lines end with a mark attached to a word. Text that is not tokenised needs a `lang`, or preprocess.py."
             )
     return lang
+
+
+def is_raw(texts: Sequence[str]) -> bool:
+    """Tell whether texts seem to be raw, not tokens separated by white space."""
+    tokens = [token for text in texts[:SAMPLE] for token in text.split()]
+    return _has_attached_marks(texts[:SAMPLE]) or _phrase_length(tokens) > LONGEST_WORD
+
+
+def _has_attached_marks(texts: Sequence[str]) -> bool:
+    """Tell whether more than a tenth of the texts end with a mark that is attached to a word."""
+    n_attached = sum(1 for text in texts if UNSPLIT.search(text))
+    return n_attached > len(texts) / 10
+
+
+def _phrase_length(tokens: Sequence[str]) -> float:
+    """The mean number of Chinese characters of the tokens that have some; 0 if these are no more than a tenth of all."""
+    lengths = [n for n in (len(HAN.findall(token)) for token in tokens) if n]
+    return sum(lengths) / len(lengths) if len(lengths) > len(tokens) / 10 else 0.0
 
 
 def make_tokeniser(
@@ -91,8 +110,8 @@ def warn_if_unreadable(source: Path | str, tokens: Iterable[str] | None = None, 
     tokens = chain.from_iterable(read_sentences(source)) if tokens is None else tokens
     sample = list(islice(tokens, SAMPLE))
     letters, alphabet = list(filter(str.isalpha, "".join(sample))), set("".join(words[:SAMPLE]))
-    lengths = [n for n in (len(HAN.findall(token)) for token in sample) if n]
-    if sum(lengths) > 4 * len(lengths) > 0.4 * len(sample):
-        log.warning(f"{source}: tokens have about {sum(lengths) / len(lengths):.0f} Chinese characters. {UNSEGMENTED}")
+    length = _phrase_length(sample)
+    if length > LONGEST_WORD:
+        log.warning(f"{source}: tokens have about {length:.0f} Chinese characters. {UNSEGMENTED}")
     elif words and sum(letter not in alphabet for letter in letters) > len(letters) / 2:
         log.warning(f"{source}: most letters are in no word of the model's vocabulary. Is it of another language?")

@@ -102,7 +102,6 @@ def test_a_difference_of_zero_is_no_preference(model):
         ("p.jsonl", '{"sentence_good": "a", "sentence_bad": 3}', "p.jsonl:2"),
         ("p.jsonl", "a\tb", "p.jsonl:2"),
         ("p.txt", "a b c", "p.txt:2.*TSV"),
-        ("p.txt", "", "p.txt:2"),
         ("p.txt", "a\t ", "p.txt:2"),
         ("p.txt", "a b\ta b ", "p.txt:2"),
         ("p.jsonl", "[" * 200_000, "p.jsonl:2"),
@@ -119,6 +118,35 @@ def test_an_empty_file_has_no_pairs(tmp_path):
     (tmp_path / "pairs.jsonl").touch()
     with pytest.raises(UserError, match=r"pairs.jsonl is empty"):
         read_pairs(tmp_path / "pairs.jsonl")
+
+
+def test_blank_lines_between_pairs_are_counted(tmp_path, caplog):
+    lines = [json.dumps(PAIRS[0]), "", json.dumps(PAIRS[1]), " ", ""]
+    (tmp_path / "p.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    assert read_pairs(tmp_path / "p.jsonl") == PAIRS[:2] and "2 blank lines" in caplog.text
+    (tmp_path / "p.txt").write_text("a\tb\n\nb\ta\n", encoding="utf-8")
+    assert len(read_pairs(tmp_path / "p.txt")) == 2 and "1 blank line:" in caplog.text
+
+
+def test_a_field_with_the_name_of_a_column_is_not_lost(model, tmp_path, capsys):
+    (tmp_path / "p.jsonl").write_text(json.dumps(PAIRS[0] | {"both": "kept?"}), encoding="utf-8")
+    with pytest.raises(UserError, match=r"p.jsonl.* both"):
+        run(model, "--pairs", tmp_path / "p.jsonl", "--output", tmp_path / "out.tsv")
+    run(model, "--pairs", tmp_path / "p.jsonl", "--groups", "both")
+    assert "both=kept?" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("good", "bad"), [("The bank.", "Bank the."), ("这条河很长很长", "这条河很很长长")])
+def test_raw_sentences_need_a_language(model, tmp_path, good, bad):
+    """Their tokens would be phrases, and words with marks: a table of chance."""
+    (tmp_path / "p.txt").write_text(f"{good}\t{bad}\n", encoding="utf-8")
+    items = f"item\tregion\twords\n1\t1\t{good}\n"
+    (tmp_path / "items.tsv").write_text(items, encoding="utf-8")
+    for flags in (["--pairs", tmp_path / "p.txt"], ["--regions", tmp_path / "items.tsv"]):
+        with pytest.raises(UserError, match=r"--lang"):
+            run(model, *flags)
+        run(model, *flags, "--lang=auto")
+        run(model, *flags, "--lang=none")
 
 
 def test_a_group_that_no_pair_has_is_named(model, tmp_path):
