@@ -10,6 +10,8 @@ import pickle
 import struct
 import zipfile
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -82,10 +84,21 @@ class Unpickler(pickle.Unpickler):
         return identity[2], np.dtype(STORAGES[identity[1]])
 
 
+@contextmanager
+def _enough_memory(path: Path) -> Iterator[None]:
+    """Report a lack of memory as damage if there is enough for a whole file: damaged lengths ask for any amount."""
+    try:
+        yield
+    except MemoryError as error:
+        np.empty(2 * path.stat().st_size, np.uint8)  # raises a MemoryError if there is not
+        raise ValueError("it asks for more memory than a whole file takes") from error
+
+
 def read_torch(path: Path) -> dict[str, np.ndarray]:
     """Read a file written by `torch.save(module.state_dict(), path)`."""
     check_input(path, "a file of PyTorch's weights")
-    with damage_named(path, "Expected a state dictionary of PyTorch."), path.open("rb") as file:
+    advice = "Expected a state dictionary of PyTorch."
+    with damage_named(path, advice), _enough_memory(path), path.open("rb") as file:
         if zipfile.is_zipfile(path):
             archive = zipfile.ZipFile(file)
             (name,) = [name for name in archive.namelist() if name.endswith("/data.pkl")]
@@ -104,7 +117,8 @@ def read_torch(path: Path) -> dict[str, np.ndarray]:
 def read_paddle(path: Path) -> dict[str, np.ndarray]:
     """Read a file written by `paddle.save(layer.state_dict(), path)`."""
     check_input(path, "a file of Paddle's weights")
-    with damage_named(path, "Expected a state dictionary of Paddle."), path.open("rb") as file:
+    advice = "Expected a state dictionary of Paddle."
+    with damage_named(path, advice), _enough_memory(path), path.open("rb") as file:
         content = Unpickler(file).load()
         content.pop(NAME_TABLE, None)
         arrays = {str(name): value.array for name, value in content.items()}

@@ -14,6 +14,7 @@ from project import PROJECT
 from elmo_core.files import disk, hdf5_file
 from elmo_core.files.tensors import read_tensors, write_tensors
 from elmo_core.messages import UserError
+from elmo_core.weights import pickles
 
 ARRAYS = {
     "float32": np.random.default_rng(0).standard_normal((3, 5), np.float32),
@@ -81,6 +82,12 @@ def test_only_what_reads_a_file_reports_damage(tmp_path, monkeypatch):
         with monkeypatch.context() as patched, pytest.raises(MemoryError):
             patched.setattr(np, "asarray", too_large)
             file.take("x", (3,))
+    pickled = tmp_path / "weights.pkl"
+    pickled.write_bytes(b"x")
+    with monkeypatch.context() as patched, pytest.raises(MemoryError):
+        patched.setattr(pickles, "Unpickler", too_large)
+        patched.setattr(np, "empty", too_large)  # there is no memory for a whole file either
+        pickles.read_torch(pickled)
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(UserError, match=r"weights\.hdf5"), hdf5_file.open_hdf5(path, "weights"):
         pass
