@@ -68,3 +68,8 @@ def test_a_frozen_part_gets_no_gradient_and_the_others_theirs(frozen):
     assert actual.keys() == expected.keys()
     for name, gradient in expected.items():
         np.testing.assert_allclose(actual[name], gradient, rtol=1e-6, err_msg=name)
+
+
+def test_a_new_highway_layer_lets_its_input_through():
+    highway = CharCNN(ELMoConfig(filters=FILTERS, n_highway=1)).highways[0]
+    assert (paddle.nn.functional.sigmoid(highway.carry.bias).numpy() < 0.2).all()

@@ -159,6 +159,22 @@ def test_an_untrained_parser_predicts_trees_with_one_root(treebank):
     assert all(0 < score < 1 for score in tree.scores)
 
 
+def test_the_loss_and_the_probabilities_do_not_depend_on_the_batch(treebank):
+    sizes = {"hidden_dim": 4, "arc_dim": 4, "label_dim": 4, "word_dim": 0}
+    settings = ParserSettings(epochs=0, char_cnn=True, dropout=0.0, **sizes)
+    parser = Parser.train(treebank, settings=settings, progress=False)
+    short, long = list(read_conllu(treebank))[:2]
+    for together, sentence in zip(parser.predict([short, long]), [short, long], strict=True):
+        (alone,) = parser.predict([sentence])
+        assert together.heads == alone.heads and together.scores == pytest.approx(alone.scores, abs=1e-5)
+
+    def loss(trees) -> float:
+        return parser.network.loss(parser.collate(trees)).item()
+
+    parser.network.train()
+    assert loss([short, long]) == pytest.approx((3 * loss([short]) + 5 * loss([long])) / 8, rel=1e-5)  # per word
+
+
 @pytest.fixture
 def run(tmp_path, capsys, monkeypatch, no_fsync):
     monkeypatch.chdir(tmp_path)
