@@ -1,10 +1,12 @@
 """The inputs of the tasks' networks."""
 
 import numpy as np
+import pytest
 
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_tasks.inputs import LearntWords, Rows
+from elmo_tasks import ClassifierSettings
+from elmo_tasks.inputs import FileVectors, LearntWords, Rows, TokenInputs
 
 
 def test_rare_words_become_unknown_in_training():
@@ -20,3 +22,34 @@ def test_rare_words_become_unknown_in_training():
     words.eval()
     is_unknown = np.isclose(words(rows).numpy(), unknown).all(axis=-1).mean(axis=1)
     assert is_unknown.tolist() == [0, 0, 1]
+
+
+def test_a_word_without_a_vector_has_that_of_its_lower_case_or_zeros():
+    vectors = FileVectors(["new", "York"], np.array([[1, 2], [3, 4]], np.float32))
+    found = vectors.lookup(Rows([["New", "York", "york"], ["new"]]))
+    assert found.tolist() == [[[1, 2], [3, 4], [0, 0]], [[1, 2], [0, 0], [0, 0]]]
+
+
+def test_a_word_without_a_vector_may_have_random_numbers_of_its_own():
+    table = np.random.default_rng(0).standard_normal((50, 40)).astype(np.float32) * 3
+    words = [f"word{k}" for k in range(50)]
+    drawn = FileVectors(words, table, random=True, seed=1).lookup(Rows([[f"other{k}" for k in range(50)]]))[0]
+    assert len(np.unique(drawn, axis=0)) == 50 and np.std(drawn) == pytest.approx(3, rel=0.1)
+    again, other = (FileVectors(words, table, random=True, seed=seed).lookup(Rows([["other7"]])) for seed in (1, 2))
+    assert np.array_equal(again[0, 0], drawn[7]) and not np.array_equal(other, again)
+
+
+@pytest.mark.parametrize("pool", [None, "mean"])
+def test_inputs_are_standardised_over_the_tokens_or_the_means_of_texts(pool):
+    words = list("abcdef")
+    vectors = FileVectors(words, np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32))
+    settings = ClassifierSettings(elmo=None, word_vectors="a file")
+    inputs = TokenInputs(settings, vectors=vectors, pool=pool, standardised=True)
+    batches = [Rows([list("abcd"), list("e")]), Rows([list("fa")])]
+    inputs.standardise(batches)
+    x = [inputs(batch).x.numpy() for batch in batches]
+    if pool is None:
+        x = [array[batch.mask > 0] for array, batch in zip(x, batches, strict=True)]
+    x = np.concatenate(x)  # (7 tokens or 3 texts, 3)
+    np.testing.assert_allclose(x.mean(axis=0), np.zeros(3), atol=1e-5)
+    np.testing.assert_allclose(x.std(axis=0), np.ones(3), rtol=1e-4)

@@ -1,4 +1,4 @@
-"""The trainer: the moving average of the weights, learning rates, what is held out."""
+"""The trainer: the moving average of the weights, learning rates, the best epoch, what is held out."""
 
 from dataclasses import replace
 
@@ -104,6 +104,35 @@ def test_what_is_decayed():
     tagger = Tagger.create(settings, {"labels": ["a", "b"], "words": ["c"], "known": None, "pieces": None}, "cpu")
     decay = make_optimizer(tagger.network, settings).weight_decay
     assert "emission.weight" in decay and not any("embedding" in name or "bias" in name for name in decay)
+
+
+# The best epoch
+
+
+class Scored:
+    """A score on the dev set."""
+
+    summary = ""
+
+    def __init__(self, value: float):
+        self.value = value
+
+    def to_dict(self) -> dict[str, float]:
+        return {"value": self.value}
+
+
+def test_the_first_best_epoch_is_kept_and_patience_ends_the_training(monkeypatch):
+    values, weights = [1, 3, 2, 3, 9, 9], []  # of the score, and of the model, by epoch
+
+    def measure(tagger, *_) -> Scored:
+        weights.append(weights_of(tagger))
+        return Scored(values[len(weights) - 1])
+
+    monkeypatch.setattr(Tagger, "measure", measure)
+    tagger = train(replace(SETTINGS, epochs=6, patience=2))
+    assert len(weights) == 4 and tagger.scores["epoch"] == 2
+    for name, weight in weights_of(tagger).items():
+        np.testing.assert_array_equal(weight, weights[1][name], err_msg=name)
 
 
 # What is held out
