@@ -106,12 +106,41 @@ def is_table(data: Any) -> bool:
 
 
 def table_records(data: Any, name: str) -> Iterator[Record]:
-    """Yield the records of a table, also of polars. name: of the argument, used in error messages."""
+    """Yield the records of a table, also of polars. name: of the argument, used in error messages.
+
+    Labels that a `datasets.Dataset` stores as integers get their names.
+    """
     rows = data.to_dict("records") if hasattr(data, "iloc") else data.to_dicts() if hasattr(data, "to_dicts") else data
+    label_names = _label_names(data)
     for k, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise TypeError(f"`{name}`, row {k}: found {describe(row)}, expected a dictionary. Is it a DatasetDict?")
-        yield f"{name}, row {k}", row
+        where = f"{name}, row {k}"
+        named = {column: _named(row[column], label_names[column], where) for column in row if column in label_names}
+        yield where, {**row, **named}
+
+
+def _label_names(data: Any) -> dict[str, list[str]]:
+    """The names of the labels in each column of a `datasets.Dataset` whose type is ClassLabel, or a list of these."""
+    features = getattr(data, "features", None) if hasattr(data, "column_names") else None
+    found = {}
+    for column, feature in (features or {}).items():
+        of_items = getattr(feature, "feature", feature)
+        if names := getattr(of_items, "names", None):
+            found[column] = list(names)
+    return found
+
+
+def _named(value: Any, names: Sequence[str], where: str) -> Any:
+    """The name of a label, or of each in a list. None stays as it is."""
+    items = as_list(value)
+    if items is not None:
+        return [_named(item, names, where) for item in items]
+    if not isinstance(value, int | np.integer):
+        return value
+    if not 0 <= value < len(names):
+        raise UserError(f"{where}: the label is {value}, expected 0 to {len(names) - 1}: {names!r:.60}.")
+    return names[value]
 
 
 def value_of(record: Mapping[str, Any], column: str, where: str) -> Any:

@@ -4,7 +4,7 @@ columns    a token and its label per line, separated by tabs or, in lines withou
            begins with -DOCSTART-, ends a sentence; a first line such as "token<TAB>label" is a header
 conllu     CoNLL-U: columns with comments, ranges and empty nodes, which are left out
 json       objects in an array, jsonl: one per line; of tokens and labels, {"tokens": [...], "ner_tags": [...]}, or of a text
-           and its spans, as doccano and CLUENER write them:
+           and its spans, as doccano and CLUENER write them, where each line of the text is a sentence:
            {"text": "Anna lives in Paris.", "label": [[0, 4, "PER"], [14, 19, "LOC"]]}, or "spans" or "entities" of objects
            {"text": "叶老桂是北京人。", "label": {"name": {"叶老桂": [[0, 2]]}}}, where 2 is the last character
 tagged     a sentence per line, as word/TAG word/TAG; the last slash of a word counts
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo_core.checks import as_list, check_sentence
+from elmo_core.checks import as_list, check_sentence, describe
 from elmo_core.files import disk
 from elmo_core.messages import UserError, join_names, log
 from elmo_core.text.language import AUTO, recognise
@@ -96,10 +96,13 @@ class SentenceReader:
 
     def _sentence(self, tokens: Sequence[str], labels: Any, where: str) -> Sentence:
         """Check tokens and labels."""
-        if len(tokens) != len(labels):
-            raise UserError(f"{where}: {len(tokens)} tokens and {len(labels)} labels, expected as many.")
+        names = as_list(labels)
+        if names is None:
+            raise UserError(f"{where}: found {describe(labels)}, expected a list of labels, one for each token.")
+        if len(tokens) != len(names):
+            raise UserError(f"{where}: {len(tokens)} tokens and {len(names)} labels, expected as many.")
         tokens = [check_text(token, f"{where}, token {k}", "token") for k, token in enumerate(tokens)]
-        return Sentence(tokens, [check_label(x, f"{where}, token {k}") for k, x in enumerate(labels)], where)
+        return Sentence(tokens, [check_label(x, f"{where}, token {k}") for k, x in enumerate(names)], where)
 
     def _read_columns(self, path: Path, is_conllu: bool) -> Iterator[Sentence]:
         try:
@@ -163,7 +166,7 @@ class SentenceReader:
                 tokens = check_sentence(value_of(record, token or "tokens", where), where)
             except TypeError as error:
                 raise UserError(str(error)) from error
-            yield self._sentence(tokens, as_list(value_of(record, key, where)) or (), where)
+            yield self._sentence(tokens, value_of(record, key, where), where)
         for fault, places in faults.items():
             log.warning(f"{fault}: {len(places):,}. The first: {places[0]}")
 
@@ -203,11 +206,24 @@ def _span(item: Any) -> CharSpan:
     return index(begin), index(end), label
 
 
+def _within_lines(text: str, spans: Sequence[CharSpan], where: str, faults: dict[str, list[str]]) -> list[CharSpan]:
+    """The spans without those that cross a line break: each line is a sentence, of which a span is a part."""
+    kept = []
+    for begin, end, label in spans:
+        marked = text[begin:end]
+        if "\n" in marked.strip():
+            faults["spans over a line break, left out"].append(f"{where}: {marked!r:.40}")
+        else:
+            kept.append((begin, end, label))
+    return kept
+
+
 def label_tokens(
     text: str, spans: Sequence[CharSpan], tokeniser: Tokeniser, where: str, faults: dict[str, list[str]]
 ) -> Iterator[Sentence]:
     """Yield the sentences of a text, one per line, with labels in BIO. faults: spans that could not be encoded."""
     begin, encoded = 0, set()
+    spans = _within_lines(text, spans, where, faults)
     for line in text.split("\n"):
         tokens = tokeniser(line)
         labels, offsets = [OUTSIDE] * len(tokens), token_offsets(tokens, line) + begin

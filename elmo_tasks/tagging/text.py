@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
+from elmo_core.checks import Label
 from elmo_core.text.offsets import token_offsets
 from elmo_tasks.tagging.scheme import OUTSIDE, spans
 
@@ -22,7 +23,7 @@ class Span(NamedTuple):
     begin: int
     end: int
     text: str
-    label: str
+    label: Label
     score: float
 
 
@@ -38,10 +39,11 @@ class Line:
     def from_tokens(cls, tokens: Sequence[str]) -> "Line":
         return cls(" ".join(tokens), tokens, tokens)
 
-    def spans(self, labels: Sequence[str], scheme: str, scores: Iterable[float] | None = None) -> list[Span]:
+    def spans(self, labels: Sequence[Label], scheme: str, scores: Iterable[float] | None = None) -> list[Span]:
         """The spans of the labels, or the tokens if the scheme has no spans. scores: one per span, if computed."""
         result, labelled, offsets = [], spans(labels, scheme), token_offsets(self.words, self.text).tolist()
-        for (first, end, label), score in zip(labelled, scores or [math.nan] * len(labelled), strict=True):
+        for (first, end, tag), score in zip(labelled, scores or [math.nan] * len(labelled), strict=True):
+            label = labels[first] if scheme == "plain" else tag  # which may be an integer or a boolean
             begin, end = offsets[first][0], offsets[end - 1][1]
             result.append(Span(begin, end, self.text[begin:end], label, score))
         return result

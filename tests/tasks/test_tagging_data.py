@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from elmo_core.messages import UserError
@@ -57,7 +58,8 @@ def test_segmented_words(tmp_path):
         ("a.jsonl", '{"text": "Ann", "label": [[0, 9, "PER"]]}', "jsonl:1.*spans"),
         ("a.jsonl", '{"tokens": "a b", "labels": ["O", "O"]}', "jsonl:1.*'a b'"),
         ("a.jsonl", '{"tokens": ["a b"], "labels": ["O"]}', "jsonl:1.*spaces"),
-        ("a.jsonl", '{"tokens": ["a"], "labels": null}', "jsonl:1.*0 labels"),
+        ("a.jsonl", '{"tokens": ["a"], "labels": null}', "jsonl:1.*None"),
+        ("a.jsonl", '{"tokens": ["a"], "labels": "O"}', "jsonl:1.*'O'"),
         ("a.jsonl", '{"tokens": ["a\\ud83d"], "labels": ["O"]}', "surrogate|jsonl"),
         ("a.jsonl", "[1]", "jsonl:1"),
         ("a.txt", "Ann NNP B-PER\nsaw O\n", "a.txt:2.*as many columns"),
@@ -74,3 +76,24 @@ def test_spans_that_do_not_fit_are_counted(tmp_path, messages):
     ((_, found),) = read(tmp_path / "a.jsonl", json.dumps({"text": "Ann saw Rome ", "label": labels}))
     assert found == ["B-A", "B-C", "I-C"]
     assert "overlap" in messages() and "extended" in messages() and "without a token" in messages()
+
+
+def test_a_span_over_a_line_break_is_counted(tmp_path, messages):
+    """Each line is a sentence; a break at the end of a span is not within it."""
+    record = {"text": "New\nYork is\nbig", "label": [[0, 8, "LOC"], [9, 12, "X"]]}
+    found = read(tmp_path / "a.jsonl", json.dumps(record))
+    assert found == [(["New"], ["O"]), (["York", "is"], ["O", "B-X"]), (["big"], ["O"])]
+    assert "line break" in messages() and "a.jsonl:1" in messages()
+
+
+@pytest.mark.parametrize("row", ["OOX", {"O", "B-x", "I-x"}, {"O": 1, "B-x": 2, "I-x": 3}, None, 1, iter("OOO")])
+def test_labels_that_are_no_list(row):
+    good = ["B-PER", "O", "O"]
+    with pytest.raises(UserError, match=r"data 1: .*list"):
+        SentenceReader(TaggerSettings()).read(([["a", "b", "c"]] * 2, [good, row]), "data")
+
+
+def test_arrays_and_tuples_of_labels():
+    rows = [np.array(["O", "X"]), ("O", "X")]
+    sentences = SentenceReader(TaggerSettings()).read(([["a", "b"]] * 2, rows), "data")
+    assert [sentence.labels for sentence in sentences] == [["O", "X"]] * 2

@@ -1,7 +1,6 @@
 """Text as the tagger's tokens: pieces of words, words joined from them, and places in the text."""
 
 import math
-import sys
 import unicodedata
 
 import pytest
@@ -36,7 +35,7 @@ def test_words_that_are_kept_whole():
 
 def test_full_width_characters_become_half_width():
     splitter = PieceSplitter(KNOWN)
-    for character in map(chr, range(sys.maxunicode + 1)):
+    for character in map(chr, range(0x3000, 0x10000)):
         kind, _, narrow = unicodedata.decomposition(character).partition(" ")
         if kind == "<wide>":
             kept = character in "，\u3000"  # a space would end the word
@@ -80,3 +79,9 @@ def test_spans_have_their_places_in_the_text():
 def test_tokens_have_their_places_as_if_joined_by_spaces():
     spans = Line.from_tokens(["The", "bank"]).spans(["DT", "NN"], "plain")
     assert [(span.begin, span.end, span.text) for span in spans] == [(0, 3, "The"), (4, 8, "bank")]
+
+
+@pytest.mark.parametrize("labels", [[False, True], [0, 3], ["DT", "NN"]])
+def test_the_labels_of_spans_keep_their_type(labels):
+    found = [span.label for span in Line.from_tokens(["The", "bank"]).spans(labels, "plain")]
+    assert found == labels and list(map(type, found)) == list(map(type, labels))
