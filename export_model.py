@@ -13,6 +13,7 @@ that turn lines of raw text into vectors, labels, classes or trees. It needs non
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import args as arguments
 import script
@@ -21,8 +22,9 @@ from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import UserError
 from elmo_core.network.layers import layer_choice
-from elmo_tasks.ready import MODELS
-from elmo_tasks.task import read_config
+from elmo_core.weights import model_files, published
+from elmo_tasks.ready import ready_made_named
+from elmo_tasks.task import CARD, ELMO, read_config
 from export import folder
 from export.networks import NETWORKS, EmbedderNetwork
 
@@ -41,10 +43,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     disk.check_output_folder("--output", args.output)
     runtime.set_device("cpu")
-    path = MODELS / args.model if (MODELS / args.model / "config.json").exists() else Path(args.model)
+    path = find_task(args.model)
     values = read_config(path)
     task = values["task"] if values else "ELMo"
     if task == "ELMo":
+        cards = [model_files.resolve_name(args.model) / CARD]
         bilm, vocabulary = load_bilm(args.model)
         choice = layer_choice(args.layers or "all", bilm.config.n_layers + 1, ("each", "sum"))
         network = EmbedderNetwork(bilm, vocabulary, choice)
@@ -55,8 +58,29 @@ def main(argv: Sequence[str] | None = None) -> None:
     else:
         network_type, task_type = NETWORKS[task]
         network = network_type(task_type(path, "cpu"))
-    folder.write(network, args.output, f"{task} {args.model}", args.onnx)
+        cards = [path / CARD, *elmo_cards(path, values)]
+    folder.write(network, args.output, f"{task} {args.model}", args.onnx, cards)
     print(f"exported to {args.output}; its README.md describes the inputs and outputs")
+
+
+def find_task(name: str) -> Path:
+    """Return the folder of a trained task: a user's or, by its name, a ready-made one. Otherwise the name as a path."""
+    path = disk.user_path(name)
+    if read_config(path):
+        return path
+    found = ready_made_named(name)
+    if len(found) > 1:
+        names = " or ".join(f"{folder.parent.name}/{folder.name}" for folder in found)
+        raise UserError(f"{name} is the name of {len(found)} models: give {names}.")
+    return found[0] if found else path
+
+
+def elmo_cards(path: Path, values: dict[str, Any]) -> list[Path]:
+    """The model card of the ELMo that a trained task reads, which is in its folder or published."""
+    name = values.get(ELMO)
+    if name is None:
+        return []
+    return [path / name / CARD if name == f"{ELMO}/" else published.install(name) / CARD]
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ from elmo_tasks.parsing.network import ParserSettings
 from elmo_tasks.parsing.parser import Parser
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.tagger import Tagger
+from export import folder as export_folder
 
 RUNTIMES = ["run_paddle", "run_onnx"]
 SENTENCES = tiny.SENTENCES
@@ -354,7 +356,53 @@ def test_the_programs_answer_raw_lines_without_this_project(tmp_path, heads, run
     assert f"{runtime}.py" in (folder / "README.md").read_text(encoding="utf-8")
 
 
+# What else is in the folder
+
+
+def test_a_ready_made_model_is_exported_with_its_licence(tmp_path, no_fsync):
+    """By the name that the task's script takes; the ELMo in the graph has sources of its own."""
+    folder = tmp_path / "exported"
+    export_model.main(["zh-gsd", f"--output={folder}"])
+    cards = (folder / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert "CC BY-SA 4.0" in cards and "UNER_Chinese-GSDSIMP" in cards and "CMRC 2018" in cards
+    assert "MODEL_CARD.md" in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_names_the_files_that_are_there(export, model, tmp_path):
+    export(model, "run_paddle")
+    readme = (tmp_path / "exported" / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(model\.\w+)`", readme))
+    assert named and all((tmp_path / "exported" / name).is_file() for name in named)
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("from elmo_core.files import disk", "elmo_core.files"),  # a package
+        ("from elmo_tasks.reading.text import Passage\nfrom elmo_tasks.tagging.text import Line", "text.py"),
+        ("import elmo_core.messages", "elmo_core.messages"),
+    ],
+)
+def test_programs_that_would_not_run_are_not_exported(monkeypatch, tmp_path, line, named):
+    (tmp_path / "predict.py").write_text(f"{line}\n", encoding="utf-8")
+    monkeypatch.setattr(export_folder, "EXAMPLES", tmp_path)
+    with pytest.raises(ImportError, match=re.escape(named)):
+        export_folder._programs(["predict.py"])
+
+
 # Mistakes
+
+
+def test_a_name_of_two_models_is_explained(tmp_path):
+    with pytest.raises(UserError, match=r"parser/en-ewt or tagger/en-ewt"):
+        export_model.main(["en-ewt", f"--output={tmp_path / 'exported'}"])
+
+
+def test_a_users_model_takes_precedence_over_a_name(tmp_path, monkeypatch):
+    random_tagger(tmp_path, elmo=False)
+    (tmp_path / "tagger").rename(tmp_path / "zh-gsd")
+    monkeypatch.chdir(tmp_path)
+    assert export_model.find_task("zh-gsd") == Path("zh-gsd")
 
 
 def test_flags_of_elmo_are_not_a_taggers(tmp_path):

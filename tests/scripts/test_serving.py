@@ -56,7 +56,9 @@ def test_it_classifies_and_answers(tmp_path, monkeypatch):
     settings = ClassifierSettings(lang="en", epochs=1, word_dim=4, head="mean")
     classifier = Classifier.train(TEXTS[::2] * 4, ["a", "b"] * 4, settings=settings, save_dir=tmp_path / "classifier")
     app = service(monkeypatch, tmp_path / "classifier", "classify")
-    assert call(app, "POST", "/", {"texts": TEXTS}) == (200, classifier.predict(TEXTS))
+    status, found = call(app, "POST", "/", {"texts": TEXTS})
+    assert status == 200 and [max(row, key=row.get) for row in found] == classifier.predict(TEXTS)
+    np.testing.assert_allclose([[row["a"], row["b"]] for row in found], classifier.predict_proba(TEXTS), atol=1e-6)
     example = {"id": "a", "context": TEXTS[2], "question": "Who ?", "answers": {"text": ["Anna"], "answer_start": [0]}}
     settings = ReaderSettings(lang="en", epochs=1, word_dim=4, hidden_dim=4)
     reader = Reader.train([example], dev=[example], settings=settings, save_dir=tmp_path / "reader")
