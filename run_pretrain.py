@@ -209,7 +209,11 @@ def log_end(args: argparse.Namespace, trainer: Trainer, is_complete: bool) -> No
     """Log where the model is; exit if the run was interrupted."""
     progress = trainer.progress
     if not is_complete:
-        log.info(f"stopped at step {progress.step}, saved as {args.save_dir / str(progress.step)}.")
+        folder = args.save_dir / str(progress.step)
+        if checkpoint.exists(folder):
+            log.info(f"stopped at step {progress.step}, saved as {folder}.")
+        else:
+            log.info(f"stopped at step {progress.step}, before the first step of this run: nothing is saved.")
         log.info("To continue, give the same command with --resume.")
         sys.exit(trainer.interruption.exit_code)
     if progress.step < progress.total:

@@ -19,13 +19,14 @@ ADVICE = "It is not saved. Resume earlier with --init_from_ckpt, --allow_changes
 class Meter:
     """Losses and time since the last log line. On a GPU, losses are read back only when a log line or checkpoint is due.
 
-    sums: (3,) forward loss, backward loss and steps since then, updated in place.
+    sums: (3,) forward loss, backward loss and steps since then, updated in place. last_loss: of this rank's last step.
     """
 
     def __init__(self, sums: np.ndarray):
         self._sums = sums
         self.checks_at_once = paddle.get_device() == "cpu"
         self._pending: list[tuple[int, list, dict]] = []
+        self.last_loss = math.nan
         self._start()
 
     def add(self, step: int, losses: list, position: dict) -> None:
@@ -44,6 +45,7 @@ class Meter:
                     f"ends at sentence {position['sentence']:,} of {position['file']}, epoch {position['epoch']}. {ADVICE}"
                 )
             self._sums += forward, backward, 1
+            self.last_loss = (forward + backward) / 2
             self._steps += 1
         self._pending.clear()
 

@@ -97,6 +97,8 @@ class Progress:
 def changed_settings(source: Path, saved: Mapping, settings: Mapping, allow_changes: bool) -> set[str]:
     """Return the names of settings that differ from those of the checkpoint `source`. Raises unless that is allowed."""
     changes = differences(saved, settings)
+    if "batch_size" in changes:  # of the text: all batches of an update together
+        changes["batch_size"] = changes["batch_size"].replace("batch_size", "batch_size * accumulate", 1)
     differing = "; ".join(changes.values())
     if changes and not allow_changes:
         raise UserError(f"{source} has other settings: {differing}. Use the same, or resume with --allow_changes.")

@@ -31,6 +31,8 @@ from pretraining.schedule import Timer, learning_rate
 
 OPTIMIZERS = {"adagrad": Adagrad, "adam": Adam}
 WHEN = "10,000, an epoch, or ten minutes, whichever comes first, in at most a tenth of the time"
+LOG_FREQ = 100
+LOG_LINES = 20  # that a short run has by default
 SAVE, EVALUATE, STOP = 1, 2, 4  # requests of ranks: STOP is more than the others together
 
 
@@ -60,7 +62,7 @@ class PretrainingSettings(FixedSettings):
     seed: int
     epochs: int = setting(10, "training epochs", minimum=1)
     max_steps: int = setting(0, "total steps (default: those of the epochs)", minimum=1)
-    log_freq: int = setting(100, "steps between log lines", minimum=1)
+    log_freq: int = setting(0, f"steps between log lines (default: {LOG_FREQ}, less in a short run)", minimum=1)
     eval_freq: int = setting(0, f"steps between evaluations (default: {WHEN})", minimum=1)
     patience: int = setting(0, "stop after N evaluations without improvement", minimum=1)
     accumulate: int = setting(1, "batches per update (gradient accumulation), to save memory", minimum=1)
@@ -100,6 +102,7 @@ class Trainer:
         self.fixed_settings |= {field.name: getattr(settings, field.name) for field in fields(FixedSettings)}
         self.folder = RunFolder(settings.save_dir, settings.keep, bilm.config, vocabulary, self.fixed_settings)
         self.interruption = Interruption()
+        self.former_total: int | None = None  # steps that the resumed run was to have
 
     def restore(self, source: Path | None) -> None:
         """Resume from a checkpoint, if one is given, as far as the changed settings allow."""
@@ -114,12 +117,13 @@ class Trainer:
         if "optimizer" not in changes:
             self.optimizer.set_state_dict(moments)
         progress.set_total(settings.max_steps, settings.epochs)
-        if settings.optimizer == "adam" and saved["total"] != progress.total:
-            log.warning(f"The learning rate reaches 0 at step {progress.total:,} instead of {saved['total']:,}.")
+        self.former_total = saved["total"]
 
     def open_folder(self, source: Path | None) -> None:
         """Prepare the folder. The best model so far is forgotten if it is not there, as in a new folder."""
         progress = self.progress
+        if self.settings.optimizer == "adam" and self.former_total not in (None, progress.total):
+            log.warning(f"The learning rate reaches 0 at step {progress.total:,} instead of {self.former_total:,}.")
         if not self.ranks.run_on_main(lambda: self.folder.open(source, progress.step, progress.best_step)):
             progress.forget_best()
 
@@ -134,7 +138,7 @@ class Trainer:
         with self.interruption, prefetched(self._batches()) as batches:
             stopping = self.ranks.any(self.interruption.is_requested())
             if self._lacks_evaluation():  # it was interrupted
-                stopping |= not self._evaluate()
+                stopping |= not self._repeat_evaluation()
             first = progress.step + 1
             while not progress.reached_end(settings.patience) and not stopping:
                 request = self._step(*next(batches))
@@ -145,7 +149,8 @@ class Trainer:
                 if request & SAVE:
                     self._save()
             is_complete = progress.reached_end(settings.patience) and not self._lacks_evaluation()
-            self._save(is_complete)
+            if is_complete or progress.step >= first:
+                self._save(is_complete)
             return is_complete
 
     def _lacks_evaluation(self) -> bool:
@@ -217,13 +222,26 @@ class Trainer:
             self._save()
         return True
 
+    def _repeat_evaluation(self) -> bool:
+        """Evaluate the model that the run resumes from, and save it again, since it depends on it which is the best.
+
+        Returns whether the evaluation has come to its end.
+        """
+        self.folder.outdated.append(self.progress.step)
+        is_done = self._evaluate()
+        if is_done:
+            self._save()
+        return is_done
+
     def _log_training(self, is_first: bool) -> None:
-        """Log the averages since the last line, if a line is due, or how long the first step took."""
-        progress, freq = self.progress, self.settings.log_freq
+        """Log the averages since the last line, if a line is due, or the loss of the first step and how long it took."""
+        progress = self.progress
+        freq = self.settings.log_freq or min(LOG_FREQ, max(1, progress.total // LOG_LINES))
         if progress.step % freq and progress.step != progress.total:
             if is_first:  # the first averages may take minutes
                 seconds = self.meter.seconds_per_step()
-                log.info(f"step {progress.step:,} took {seconds:.1f} s. Steps between log lines: {freq:,}.")
+                result = f"step {progress.step:,} took {seconds:.1f} s, loss {self.meter.last_loss:.4f}"
+                log.info(f"{result}. Steps between log lines: {freq:,}.")
             return
         forward, backward, seconds = self.meter.pop_means(self.ranks)
         sampled = "sampled_" * is_sampled(self.bilm.config.vocab_size, self.settings.n_negative_samples)

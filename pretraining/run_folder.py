@@ -4,6 +4,7 @@ Nothing else in the folder is touched.
 """
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from elmo_core.messages import UserError, join_names, log
 from elmo_core.weights import checkpoint
 
 LOG = "log.jsonl"
-UNFINISHED = re.compile(rf"\.(\d+|{re.escape(checkpoint.NAMES)}|{re.escape(LOG)})\.[0-9a-f]{{16}}\.tmp")
+TEMPORARY = re.compile(rf"\.(\d+|{re.escape(checkpoint.NAMES)}|{re.escape(LOG)})\.[0-9a-f]{{16}}\.tmp")
 
 
 @contextmanager
@@ -23,10 +24,25 @@ def locked(folder: Path) -> Iterator[None]:
     """Make the folder and hold its lock: one process at a time uses it."""
     if checkpoint.exists(folder):
         raise UserError(f"--save_dir {folder} is the folder of a model. Name another, for the checkpoints of this run.")
-    disk.check_output("--save_dir", folder / LOG)
+    for name in (LOG, checkpoint.NAMES):
+        disk.check_output("--save_dir", folder / name)
     folder.mkdir(parents=True, exist_ok=True)
     with disk.locked(folder / ".lock"):
+        _restore_checkpoints(folder)
         yield
+
+
+def _restore_checkpoints(folder: Path) -> None:
+    """Put in their place the checkpoints that a kill between two renames has left, whole, under a temporary name."""
+    for path in _temporary_files(folder):
+        place = folder / TEMPORARY.fullmatch(path.name)[1]
+        if checkpoint.exists(path) and not os.path.lexists(place):
+            disk.rename(path, place)
+
+
+def _temporary_files(folder: Path) -> list[Path]:
+    """What killed runs have left: files and folders under temporary names of ours."""
+    return [path for path in folder.iterdir() if TEMPORARY.fullmatch(path.name)]
 
 
 def check(folder: Path, source: Path | None, overwrite: bool) -> None:
@@ -63,42 +79,87 @@ class RunFolder:
 
     def __init__(self, path: Path, keep: int, config, vocabulary, settings: Mapping):
         self.path, self.keep, self.config, self.vocabulary, self.settings = path, keep, config, vocabulary, settings
+        self.final: int | None = None  # the step at which the run, or the part of it that it continues, has ended
+        self.outdated: list[int] = []  # steps of checkpoints that the next save replaces
+        self.pending_log: list[str] | None = None  # until then, the lines of log.jsonl
 
     def open(self, source: Path | None, step: int, best_step: int) -> bool:
-        """Delete what another run, or steps that will be repeated, have left: checkpoints, and lines of the log.
+        """Prepare the folder. Returns whether there is a checkpoint of the best step.
 
-        source, step: the checkpoint that the run resumes from. Returns whether there is a checkpoint of the best step.
+        What another run, or steps that will be repeated, have left, checkpoints and lines of the log, stays until this run
+        has saved a checkpoint.
+        source, step: the checkpoint that the run resumes from.
         """
-        for other in _of_another_run(self.path, source):
-            checkpoint.delete(self.path / str(other))
-        for path in self.path.iterdir():
-            if UNFINISHED.fullmatch(path.name):
-                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-        lines = _read_log(self.path) if checkpoint.steps(self.path) else []
-        with disk.atomic_write(self.path / LOG) as file:
-            for line in lines:
-                if line["step"] < step or (line["step"] == step and line["event"] != "start"):
-                    file.write(json.dumps(line) + "\n")
-        return best_step in checkpoint.steps(self.path)
+        for path in _temporary_files(self.path):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        existing = checkpoint.steps(self.path)
+        self.outdated = _of_another_run(self.path, source)
+        kept = set(existing) - set(self.outdated)
+        final = checkpoint.read_names(self.path).get("final")
+        self.final = final if final in kept else None
+        lines = [line for line in _read_log(self.path) if _is_before(line, step)] if existing else []
+        self.pending_log = [json.dumps(line) + "\n" for line in lines]
+        if self.outdated:
+            steps = join_names([*map(str, self.outdated)])
+            log.warning(f"{self.path}: {steps} will be deleted when this run saves its first checkpoint.")
+            log.warning("To keep what is there, press Ctrl-C twice before that.")
+        else:
+            self._write_log()
+        return best_step in kept
 
     def save(self, weights: Mapping, optimizer: Mapping, progress: Mapping, is_final: bool, advice: str) -> None:
         """Write the checkpoint of this step, if there is none, and the names; delete all others but the last `keep`."""
-        folder, step = self.path / str(progress["step"]), progress["step"]
-        if not checkpoint.exists(folder):
-            training = self.settings, optimizer, progress
-            checkpoint.save_model(folder, self.config, weights, self.vocabulary, training, advice)
-        names = {"best": progress["best_step"], **({"final": step} if is_final else {})}
+        step = progress["step"]
+        folder = self.path / str(step)
+        is_outdated = step in self.outdated and checkpoint.is_own(folder)
+        if is_outdated or not checkpoint.exists(folder):
+            checkpoint.save_model(
+                folder,
+                config=self.config,
+                weights=weights,
+                vocabulary=self.vocabulary,
+                training=(self.settings, optimizer, progress),
+                advice=advice,
+                overwrite=is_outdated,
+            )
+        self._delete_outdated(step)
+        if is_final:
+            self.final = step
+        names = {"best": progress["best_step"], "final": self.final}
         existing = checkpoint.steps(self.path)
         checkpoint.write_names(self.path, {name: step for name, step in names.items() if step in existing})
         checkpoint.prune(self.path, self.keep)
 
+    def _delete_outdated(self, step: int) -> None:
+        """Delete what the checkpoint of this step replaces."""
+        for other in self.outdated:
+            if other != step:
+                checkpoint.delete(self.path / str(other))
+        self.outdated = []
+        if self.pending_log is not None:
+            self._write_log()
+
+    def _write_log(self) -> None:
+        with disk.atomic_write(self.path / LOG) as file:
+            file.writelines(self.pending_log)
+        self.pending_log = None
+
     def append_log(self, event: str, step: int, values: Mapping) -> None:
         """Append a line to log.jsonl: a JSON object with "event" start, training or evaluation. Only warns on failure."""
+        line = json.dumps({"event": event, "step": step, **values}) + "\n"
+        if self.pending_log is not None:
+            self.pending_log.append(line)
+            return
         try:
             with (self.path / LOG).open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"event": event, "step": step, **values}) + "\n")
+                file.write(line)
         except OSError as error:
             log.warning(f"{self.path / LOG} could not be written: {error.strerror}. Training continues.")
+
+
+def _is_before(line: dict, step: int) -> bool:
+    """Whether a line of the log belongs to what a run that resumes from this step continues."""
+    return line["step"] < step or (line["step"] == step and line["event"] != "start")
 
 
 def _read_log(folder: Path) -> list[dict]:

@@ -94,7 +94,12 @@ def _check_writable(flag: str, path: Path) -> None:
 
 
 def _check_is_file(path: Path, what: str) -> None:
-    """Raise if the path is a folder, a device or a pipe."""
+    """Raise if the path is a folder, a device, a pipe or a link to itself."""
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UserError(f"{what} is a link to itself. Remove it.") from error
     if path.exists() and not path.is_file():
         raise UserError(f"{what} is {_describe_kind(path)}. Expected the name of a file to write.")
 
@@ -131,19 +136,32 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO]:
 
 
 @contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
     """Yield a temporary folder to fill. It is synced and renamed to `path`, which must not exist or be an empty folder.
 
-    If the block ends with an error, nothing is left.
+    overwrite: if there is a folder, it is replaced, all files in it included. A kill between the two renames leaves both
+    folders whole, under temporary names.
+    If the block ends with an error, what was there is there, and nothing else.
     """
     path = path.resolve()
-    with _renamed_to(path) as temporary:
-        temporary.mkdir(parents=True)
-        yield temporary
-        for part in [*temporary.rglob("*"), temporary]:
-            sync(part)
-        with suppress(FileNotFoundError):
-            path.rmdir()  # an empty folder, which Windows would not replace
+    old = temporary_name(path)
+    try:
+        with _renamed_to(path) as temporary:
+            temporary.mkdir(parents=True)
+            yield temporary
+            for part in [*temporary.rglob("*"), temporary]:
+                sync(part)
+            with suppress(FileNotFoundError):
+                if overwrite:
+                    rename(path, old)
+                else:
+                    path.rmdir()  # an empty folder, which Windows would not replace
+    except BaseException:
+        if old.exists():
+            rename(old, path)
+        raise
+    if old.exists():
+        shutil.rmtree(old)
 
 
 @contextmanager
@@ -198,6 +216,7 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
 
     The file stays: if it were removed, one process could lock the removed file and another a new one.
     """
+    _check_is_file(path, str(path))  # opening a pipe would wait
     with path.open("ab") as file:
         if not _lock(file.fileno(), path.parent, wait):
             file.close()  # Windows renames no folder in which a file is open

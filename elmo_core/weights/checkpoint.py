@@ -8,7 +8,8 @@
         optimizer.safetensors, progress.json     what resuming takes; the arrays of the progress are in the former
       names.json             {"best": 8000, "final": 24180}
 
-A folder is written under a temporary name, synced and renamed. None is ever changed.
+A folder is written under a temporary name, synced and renamed. None is ever changed. Only the files of a model are ever
+deleted: others in a folder, and links to folders, are the user's.
 """
 
 import shutil
@@ -37,18 +38,19 @@ def save_model(
     vocabulary=None,
     training: tuple[Mapping, Mapping, Mapping] | None = None,
     advice: str = "",
+    overwrite: bool = False,
 ) -> None:
     """Write a model as a new folder, which appears when it is complete. Raises unless the weights are finite.
 
     config: an `ELMoConfig`. weights: arrays of NumPy or Paddle. training: its settings, and optimizer and progress as in
-    `save_training`. advice: what to do if weights are not finite.
+    `save_training`. advice: what to do if weights are not finite. overwrite: replaces the model in this folder.
     """
     arrays = {name: np.asarray(array) for name, array in weights.items()}
     if names := [name for name, x in arrays.items() if not np.isfinite([x.min(initial=0), x.max(initial=0)]).all()]:
         dtype = arrays[names[0]].dtype
         raise UserError(f"{folder} is not saved: weights are not finite in {dtype}: {join_names(names, 3)}. {advice}")
     settings, *states = training or [None]
-    with disk.atomic_folder(folder) as temporary:
+    with disk.atomic_folder(folder, overwrite) as temporary:
         save_config(temporary, {"model": config.to_dict(), **({"training": settings} if training else {})})
         if vocabulary:
             save_vocabulary(temporary, vocabulary)
@@ -75,6 +77,7 @@ def load_training(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     path = folder / PROGRESS
     if not path.exists():
         raise UserError(f"{folder} has only weights, and no training to resume. `finetune_from` starts from them.")
+    disk.check_input(path, "the progress of a training")  # not a pipe, which would be read for ever
     arrays, metadata = read_tensors(folder / OPTIMIZER)
     if metadata.get(PROGRESS) != disk.sha256(path):
         raise UserError(f"{path} is damaged, or not of the same training as {OPTIMIZER}. Copy the folder again.")
@@ -114,8 +117,10 @@ def exists(folder: Path) -> bool:
 
 
 def is_own(folder: Path) -> bool:
-    """Whether the folder is a model and has no other files."""
-    return exists(folder) and all(path.name in FILES for path in folder.iterdir())
+    """Whether the folder, not a link to one, is a model and has no other files."""
+    if folder.is_symlink() or not exists(folder):
+        return False
+    return all(path.name in FILES and not path.is_dir() for path in folder.iterdir())
 
 
 def resolve(path: str | Path) -> Path:
@@ -129,8 +134,9 @@ def resolve(path: str | Path) -> Path:
     if path.suffix == ".pdparams":
         path = path.with_suffix("")
     run, candidates = path.parent, [path, *(path / str(step) for step in steps(path)[-1:])]
-    if not any(map(exists, candidates)) and path.name in (names := read_names(run)):
-        candidates.append(run / str(names[path.name]))
+    if not any(map(exists, candidates)) and steps(run):
+        named = read_names(run).get(path.name)
+        candidates.append(run / str(named))
     for folder in filter(exists, candidates):
         return folder
     raise UserError(f"{path}: there is no model. {_available(path if path.is_dir() else run)}.")
@@ -143,7 +149,7 @@ def steps(run: Path) -> list[int]:
 
 
 def is_step(name: str) -> bool:
-    return name.isascii() and name.isdecimal()
+    return name.isascii() and name.isdecimal() and name == str(int(name))
 
 
 def read_names(run: Path) -> dict[str, int]:
@@ -160,7 +166,7 @@ def write_names(run: Path, names: Mapping[str, int]) -> None:
 
 
 def prune(run: Path, keep: int) -> None:
-    """Delete all checkpoints of a run except the last `keep` and those with a name."""
+    """Delete all checkpoints of a run except the last `keep`, those with a name, and links."""
     named = read_names(run).values()
     for step in steps(run)[:-keep]:
         if step not in named:
@@ -168,22 +174,24 @@ def prune(run: Path, keep: int) -> None:
 
 
 def delete(folder: Path) -> None:
-    """Delete a model: its folder or, if that has files of others, only its own files; of a link, only the link."""
+    """Delete a model: its folder or, if that has files of others, only its own files. A link to a folder stays."""
     if folder.is_symlink():
-        folder.unlink()
-    elif is_own(folder):
+        return
+    if is_own(folder):
         hidden = disk.temporary_name(folder)  # a kill leaves the whole model, or none
         disk.rename(folder, hidden)
+        (hidden / WEIGHTS).unlink()  # first, or the rest could be taken for a model
         shutil.rmtree(hidden)
-    else:
-        for name in FILES:
-            (folder / name).unlink(missing_ok=True)
+        return
+    for path in map(folder.joinpath, (WEIGHTS, *FILES)):
+        if not path.is_dir():
+            path.unlink(missing_ok=True)
 
 
 def _available(run: Path) -> str:
     """List, for an error message, the checkpoints in a folder, or else its subfolders that are models or have some."""
-    if available := [*map(str, steps(run)), *read_names(run)]:
-        return f"{run} has {join_names(available)}"
+    if available := steps(run):
+        return f"{run} has {join_names([*map(str, available), *read_names(run)])}"
     folders = sorted({str(path.parent) for name in (WEIGHTS, NAMES) for path in run.glob(f"*/{name}")})
     none = f"{run.resolve()} has none; convert.py list shows those with a name"
     return f"There are models in {join_names(folders)}" if folders else none

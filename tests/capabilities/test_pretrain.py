@@ -292,6 +292,7 @@ def test_an_evaluation_does_not_delay_a_stop_and_is_repeated(corpus, tmp_path, m
     monkeypatch.setattr(run, "evaluate", evaluate)
     runs.pretrain([*argv, "--resume"])
     assert runs.log_lines(tmp_path / "run", "evaluation") == runs.log_lines(whole, "evaluation")
+    np.testing.assert_equal(progress(tmp_path / "run" / "12"), progress(whole / "12"))  # it knows of its evaluation
 
 
 def poison(monkeypatch, at: int) -> None:
@@ -445,7 +446,10 @@ def test_patience_ends_a_run_whose_best_is_kept(corpus, tmp_path, monkeypatch, m
     runs.pretrain(argv)
     assert "nothing is left to do" in messages()
     assert before == content(tmp_path)
+    runs.pretrain([*argv, "--patience=4", "--max_steps=14"], stop_at=11)
+    assert checkpoint.read_names(tmp_path) == {"best": 4, "final": 10}  # until there is a new end
     runs.pretrain([*argv, "--patience=4", "--max_steps=14"])
+    assert checkpoint.read_names(tmp_path)["final"] == 14
     assert best_of(tmp_path) == (14, 18.0)
 
 
@@ -548,12 +552,48 @@ def test_an_earlier_run_is_not_overwritten_by_accident(corpus, tmp_path):
     assert checkpoint.steps(tmp_path) == [2]
 
 
+@pytest.mark.parametrize("fault", ["memory", "corpus"])
+def test_an_earlier_run_stays_until_there_is_something_in_its_place(corpus, finished, tmp_path, monkeypatch, fault):
+    folder = shutil.copytree(finished, tmp_path / "run")
+    before = content(folder)
+    argv = runs.flags(corpus, folder, overwrite=True, save_freq=6, max_steps=8)
+    if fault == "corpus":
+        argv.append("--train_data_path=nowhere/*")
+    with monkeypatch.context() as patched, pytest.raises(UserError if fault == "corpus" else MemoryError):
+        patched.setattr(Meter, "add", mock.Mock(side_effect=MemoryError))
+        run_pretrain.main(argv)
+    assert content(folder) == before
+
+
+def test_overwriting_replaces_a_run_by_the_first_checkpoint(corpus, finished, tmp_path, messages):
+    """Also the checkpoints of the same steps, the log and the names."""
+    folder = shutil.copytree(finished, tmp_path / "run")
+    runs.pretrain(runs.flags(corpus, folder, overwrite=True, save_freq=10, max_steps=14, seed=3, log_freq=10))
+    assert "10, 12, 20" in messages()
+    assert checkpoint.steps(folder) == [10, 12, 14]
+    assert all(checkpoint.load_config(folder / step)["training"]["seed"] == 3 for step in ("10", "12", "14"))
+    assert checkpoint.read_names(folder)["final"] == 14
+    assert [line["step"] for line in runs.log_lines(folder, "training")] == [10, 14]
+    assert not list(folder.glob(".*.tmp"))
+
+
+def test_a_run_stopped_before_its_first_step_replaces_nothing(corpus, finished, tmp_path, monkeypatch, messages):
+    folder = shutil.copytree(finished, tmp_path / "run")
+    before = content(folder)
+    monkeypatch.setattr(run.Interruption, "is_requested", lambda _: True)
+    with pytest.raises(SystemExit):
+        run_pretrain.main(runs.flags(corpus, folder, overwrite=True))
+    assert content(folder) == before and "nothing is saved" in messages()
+
+
 def test_a_checkpoint_that_is_a_link_or_has_no_training(corpus, finished, tmp_path):
     argv = runs.flags(corpus, tmp_path / "run", keep=1, save_freq=1)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "30").symlink_to(finished / "30")
     runs.pretrain([*argv, "--resume", "--max_steps=33"])
-    assert checkpoint.steps(tmp_path / "run")[-1] == 33 and checkpoint.exists(finished / "30")
+    assert checkpoint.steps(tmp_path / "run") == [30, 33] and checkpoint.exists(finished / "30")
+    with pytest.raises(UserError, match="has 30, not of a run"):
+        run_pretrain.main([*argv, "--overwrite"])
     weights = shutil.copytree(finished / "30", tmp_path / "weights")
     (weights / checkpoint.PROGRESS).unlink()
     with pytest.raises(UserError, match="no training to resume"):
@@ -578,14 +618,21 @@ def test_files_of_the_user_survive(corpus, tmp_path):
     for path, text in before.items():
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(text)
+    special = [tmp_path / ".git" / "refs" / "heads", tmp_path / "12" / "pipe", tmp_path / "link"]
+    special[0].mkdir(parents=True)
+    os.mkfifo(special[1])
+    special[2].symlink_to("nowhere")
     runs.pretrain([*argv, "--resume"])
     runs.pretrain([*argv, "--resume", "--max_steps=31"])
     assert before.items() <= content(tmp_path).items()
+    assert all(map(os.path.lexists, special))
+    special[1] = special[1].rename(tmp_path / "pipe")
     (tmp_path / "12" / "notes").rename(tmp_path / "notes")
     (tmp_path / "12").rmdir()
     before[tmp_path / "notes"] = before.pop(tmp_path / "12" / "notes")
-    runs.pretrain([*argv, "--overwrite"])
+    runs.pretrain([*argv, "--overwrite", "--max_steps=2"])
     assert before.items() <= content(tmp_path).items()
+    assert all(map(os.path.lexists, special))
 
 
 @pytest.mark.parametrize("name", ["log.jsonl", "names.json", "model.safetensors"])
@@ -599,7 +646,7 @@ def test_a_folder_with_other_files_in_our_places_is_not_used(corpus, tmp_path, n
 
 
 def test_what_killed_runs_have_left_is_removed(corpus, tmp_path):
-    left = [f".10.{'a' * 16}.tmp/model.safetensors", f".names.json.{'b' * 16}.tmp"]
+    left = [f".10.{'a' * 16}.tmp/config.json", f".names.json.{'b' * 16}.tmp"]
     others = [f".imported.{'c' * 16}.tmp/model.safetensors", ".10.tmp"]
     for name in left + others:
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -608,13 +655,36 @@ def test_what_killed_runs_have_left_is_removed(corpus, tmp_path):
     assert [name for name in left + others if (tmp_path / name).exists()] == others
 
 
+def test_a_checkpoint_that_a_kill_has_left_under_a_temporary_name_is_restored(corpus, finished, tmp_path):
+    shutil.copytree(finished / "30", tmp_path / f".30.{'a' * 16}.tmp")
+    runs.pretrain(runs.flags(corpus, tmp_path, max_steps=31, resume=True))
+    assert checkpoint.steps(tmp_path) == [30, 31]
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "names.json"])
+def test_a_link_to_itself_is_an_error(corpus, tmp_path, name):
+    (tmp_path / name).symlink_to(name)
+    with pytest.raises(UserError, match=name):
+        run_pretrain.main(runs.flags(corpus, tmp_path))
+
+
+def test_a_lock_that_is_a_pipe_is_an_error(corpus, tmp_path):
+    os.mkfifo(tmp_path / ".lock")
+    with pytest.raises(UserError, match=r"\.lock"):
+        run_pretrain.main(runs.flags(corpus, tmp_path))
+
+
 # What must be the same for a resumed run
+
+TEXT = {"seed", "train_data_path", "batch_size", "accumulate"}  # changes after which the epoch starts again
 
 
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"batch_size": 4}, "batch_size was 5, is 4"),
+        ({"batch_size": 4}, r"batch_size \* accumulate was 5, is 4"),
+        ({"accumulate": 2}, r"batch_size \* accumulate was 5, is 10"),
         ({"precision": "bfloat16", "tf32": "off"}, "precision was float32, is bfloat16"),
         ({"seed": 1}, "seed was 2020, is 1"),
         ({"optimizer": "adam"}, "optimizer was adagrad, is adam"),
@@ -636,7 +706,7 @@ def test_a_change_is_named_and_resumes_only_if_allowed(corpus, finished, tmp_pat
         run_pretrain.main(argv)
     runs.pretrain([*argv, "--allow_changes"])
     assert checkpoint.steps(tmp_path)[-1] == 25 and re.search(named, messages())
-    assert ("beginning of epoch 0" in messages()) == bool(changes.keys() & {"seed", "train_data_path", "batch_size"})
+    assert ("beginning of epoch 0" in messages()) == bool(changes.keys() & TEXT)
 
 
 def test_a_change_that_keeps_the_rows_keeps_their_states(corpus, finished, tmp_path):
@@ -671,6 +741,8 @@ def test_adams_rate_follows_the_new_end_and_says_so(corpus, tmp_path, messages):
     np.testing.assert_allclose(rates, 0.1 * np.array([1 / 4, 2 / 4, 3 / 4, 1, *(k / 7 for k in range(6, 0, -1))]))
     runs.pretrain([*argv, "--max_steps=12", "--resume"])
     assert "step 12 instead of 10" in messages()
+    runs.pretrain([*argv, "--max_steps=11", "--resume"])
+    assert "nothing is left to do" in messages() and "step 11 instead" not in messages()
 
 
 def test_another_batch_size_starts_the_epoch_again(corpus, tmp_path, messages):
@@ -788,6 +860,11 @@ def test_the_progress_line_and_its_record(finished, corpus, tmp_path, messages):
         assert line["epoch"] == pytest.approx(35 * line["step"] / tokens)
         assert line["tokens_per_second"] > 0 and line["memory_mb"] > 50
     assert [line["step"] for line in lines if line["event"] == "evaluation"] == [12, 24, 30]
+
+
+def test_a_short_run_has_at_least_20_lines_in_its_log(corpus, tmp_path):
+    runs.pretrain(runs.flags(corpus, tmp_path, max_steps=39, log_freq=None, eval_freq=100))
+    assert len(runs.log_lines(tmp_path, "training")) == 39
 
 
 @pytest.mark.slow

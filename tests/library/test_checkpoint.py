@@ -10,37 +10,18 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import one_value
 import pytest
 import tiny
+from one_value import CONFIG, save, saved_value, weights
 from project import PROJECT
 
 from elmo import BiLM, ELMoConfig, ELMoEmbedder
-from elmo_core.files import disk, tensors
 from elmo_core.messages import UserError
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import checkpoint
 
-CONFIG = ELMoConfig(**tiny.CHAR)
 PROGRESS = {"step": 5, "best": math.inf, "ranks": [{"rows": np.arange(6).reshape(2, 3), "state": [[np.ones(2), None]]}]}
-
-
-def weights(value: float, rows: int = 7) -> dict[str, np.ndarray]:
-    return {"softmax.weight": np.full((rows, 13), value, np.float32), "softmax.bias": np.full(rows, value, np.float32)}
-
-
-def save(folder: Path, value: float, rows: int = 7) -> None:
-    """Save a checkpoint with one value in all files."""
-    training = {"lr": value}, {"moment": np.full((rows, 13), value)}, {"step": value, "losses": np.full(3, value)}
-    checkpoint.save_model(folder, CONFIG, weights(value, rows), Vocabulary(tiny.WORDS), training)
-
-
-def saved_value(folder: Path) -> int:
-    optimizer, progress = checkpoint.load_training(folder)
-    values = {*np.unique(optimizer["moment"]), *progress["losses"], progress["step"]}
-    values |= {float(x) for array in checkpoint.load_params(folder).values() for x in np.unique(array)}
-    values.add(checkpoint.load_config(folder)["training"]["lr"])
-    assert len(values) == 1, f"a mixture of {values}"
-    return int(values.pop())
 
 
 def names(folder: Path) -> list[str]:
@@ -93,57 +74,10 @@ def test_files_of_different_checkpoints_are_not_mixed(tmp_path):
         checkpoint.load_training(tmp_path / "1")
 
 
-def in_python(call: str, *arguments, **options) -> subprocess.Popen:
-    """Start a process that calls a function of this file."""
-    paths = os.pathsep.join([str(PROJECT), str(Path(__file__).parent), str(PROJECT / "tests" / "support")])
-    code = f"import sys, test_checkpoint; test_checkpoint.{call}(*sys.argv[1:])"
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": paths}, text=True, **options)
-
-
-def kill_at_every_line(folder: str) -> None:
-    """Print the latest checkpoint if a process is killed before the seventh, 14th, ... line of saving 2 and deleting 1."""
-    os.fsync = lambda _: None  # nobody pulls the plug
-    line, status = 0, None
-    while status != 0:
-        line += 7
-        here = Path(folder, str(line))
-        save(here / "1", 1)
-        child = os.fork()
-        if child == 0:
-            die_at(line)
-            save(here / "2", 2)
-            checkpoint.write_names(here, {"best": 2})
-            checkpoint.prune(here, 1)
-            os._exit(0)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        assert status in (0, 9), status
-        for step in checkpoint.steps(here):
-            assert saved_value(here / str(step)) == step
-        print(checkpoint.resolve(here).name)
-
-
-def die_at(line: int) -> None:
-    """End this process abruptly after so many lines of the modules that write."""
-    lines = 0
-
-    def trace(frame, event, _):
-        nonlocal lines
-        if frame.f_code.co_filename not in (checkpoint.__file__, disk.__file__, tensors.__file__):
-            return None
-        lines += event == "line"
-        if lines == line:
-            os._exit(9)
-        return trace
-
-    sys.settrace(trace)
-
-
 def test_a_kill_at_any_line_leaves_a_whole_checkpoint(tmp_path):
-    process = in_python("kill_at_every_line", tmp_path, stdout=subprocess.PIPE)
-    values = process.communicate()[0].split()
-    assert process.returncode == 0
-    assert len(values) > 20 and set(values) == {"1", "2"} and values == sorted(values)
+    command = [sys.executable, one_value.__file__, str(tmp_path)]
+    values = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    assert len(values) > 20 and set(values) == {"1", "2", "3"} and values == sorted(values)
 
 
 @pytest.mark.parametrize("call", ["fsync", "open"])
@@ -207,8 +141,36 @@ def test_names_that_are_not_ours_are_an_error(tmp_path):
     (tmp_path / "names.json").write_text('["Anna"]')
     assert checkpoint.resolve(tiny.save(tiny.random_bilm(), tmp_path / "m")) == tmp_path / "m"
     (tmp_path / "names.json").write_text('{"Anna": "Smith"}')
+    with pytest.raises(UserError, match="no model"):
+        checkpoint.resolve(tmp_path / "Anna")
+    save(tmp_path / "5", 5)
     with pytest.raises(UserError, match=r"names\.json"):
         checkpoint.resolve(tmp_path / "Anna")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "/dev/zero"])
+def test_a_progress_without_end_is_an_error(tmp_path, make):
+    save(tmp_path / "1", 1)
+    path = tmp_path / "1" / checkpoint.PROGRESS
+    path.unlink()
+    make(path)
+    with pytest.raises(UserError, match=checkpoint.PROGRESS):
+        checkpoint.load_training(tmp_path / "1")
+
+
+def test_a_model_that_cannot_be_saved_over_another_leaves_it(tmp_path, monkeypatch):
+    save(tmp_path / "1", 1)
+    replace = Path.replace
+
+    def full(path, target):
+        if Path(target).name == "1" and saved_value(path) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(UserError, match="disk is full"):
+        save(tmp_path / "1", 2, overwrite=True)
+    assert names(tmp_path) == ["1"] and saved_value(tmp_path / "1") == 1
 
 
 def test_weights_are_compared_by_name_and_shape():
@@ -227,10 +189,16 @@ def test_pruning_keeps_the_last_the_named_and_what_is_not_ours(tmp_path):
     (tmp_path / "5" / "README.md").write_text("mine")
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "config.json").write_text("mine")
+    save(tmp_path / "mine", 6)
+    (tmp_path / "6").symlink_to("mine")
+    (tmp_path / "10" / "refs").mkdir()
+    os.mkfifo(tmp_path / "10" / "pipe")
+    (tmp_path / "10" / "link").symlink_to("link")
     checkpoint.prune(tmp_path, 2)
-    assert names(tmp_path) == ["100", "20", "5", "7", "9", "names.json"]
+    assert names(tmp_path) == ["10", "100", "20", "5", "6", "7", "9", "mine", "names.json"]
     assert names(tmp_path / "5") == ["README.md"] and names(tmp_path / "7") == ["config.json"]
-    assert saved_value(tmp_path / "9") == 9
+    assert names(tmp_path / "10") == ["link", "pipe", "refs"]
+    assert saved_value(tmp_path / "9") == 9 and saved_value(tmp_path / "6") == 6
 
 
 def test_the_configuration_comes_back_as_it_was(tmp_path):
