@@ -71,6 +71,8 @@ class _Parser(argparse.ArgumentParser):
             message += f" (did you mean {known[0]}?)"
         elif any(Path(word).exists() for word in unknown):
             message += ": a glob must be in quotes, as in --dev_data_path='corpus/dev/*'"
+        elif message.startswith("argument --lang: invalid choice"):
+            message += "; any is for languages other than English and Chinese"
         self.exit(2, f"error: {message}. ({self.prog} --help lists the flags.)\n")
 
 

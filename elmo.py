@@ -436,8 +436,13 @@ class ELMoEmbedder(Encoder):
             freeze(self.bilm.parameters())
 
     def _set_model(self, model: tuple[BiLM, Vocabulary | None]) -> None:
-        stored = list(model[0].config.mix) if isinstance(self._layers, str) and self._layers == "mix" else None
-        self._choose(model, stored or self._layers, ("each", "concat", "sum"), self.pool)
+        layers = self._layers
+        if isinstance(layers, str) and layers == "mix":
+            layers = list(model[0].config.mix)
+            if not layers:
+                stored = "this model has no stored weights of its layers, which imported TensorFlow Hub modules have"
+                raise UserError(f"layers='mix': {stored}. 'average' gives all layers the same weight.")
+        self._choose(model, layers, ("each", "concat", "sum"), self.pool)
         self.token_table = TokenTable(self.bilm.token_encoder, self.config, self.vocabulary)
         self._softmax: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
 

@@ -36,7 +36,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--output", **arguments.FILE, required=True, help="HDF5 file to write")
     arguments.add(parser, "init_from_ckpt", required=True)
     content = parser.add_argument_group("content of the file")
-    content.add_argument("--layers", metavar="L", default="all", help="all, top, average, mix, an index, or 0,1")
+    content.add_argument(
+        "--layers",
+        metavar="L",
+        default="all",
+        help="all, top, average, an index, several as in 0,1, or mix: that of a TF Hub module",
+    )
     content.add_argument("--dtype", choices=("float32", "float16"), default="float32", help="type of the vectors")
     content.add_argument("--pool", choices=("mean",), help="one vector per sentence: the mean over its tokens")
     content.add_argument("--forget_sentences", action="store_true", help="omit sentence_to_index")

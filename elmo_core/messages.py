@@ -26,7 +26,8 @@ COMMANDS = {  # of the command `elmo`: the script and what it does
     "export": ("export_model", "export a trained model for Paddle Inference and ONNX Runtime"),
 }
 COMMAND_OF = {f"{script}.py": command for command, (script, _) in reversed(COMMANDS.items())}
-_SCRIPT = re.compile(rf"(distributed\.launch .*?)?(?:python )?\b({'|'.join(map(re.escape, COMMAND_OF))})\b")
+_NAMES = "|".join(map(re.escape, COMMAND_OF))
+_SCRIPT = re.compile(rf"(distributed\.launch .*?)?(?:python )?(?<![\w./\\-])({_NAMES})(?!\.?[\w/\\-])")  # not in a path
 
 
 def with_commands(text: str) -> str:

@@ -41,9 +41,10 @@ def expected(field: dataclasses.Field, value: Any) -> str:
         return ""
     if limits["choices"]:
         return "" if value in limits["choices"] else f"one of {', '.join(filter(None, limits['choices']))}"
-    if kind not in (int, float):
+    if kind not in (int, float):  # True is an int, too, in Python
+        is_instance = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
         wanted = {bool: "true or false"}.get(kind, limits["help"] or f"something like {field.default!r}")
-        return "" if isinstance(value, kind) else wanted
+        return "" if is_instance else wanted
     is_number = type(value) in ((int,) if kind is int else (int, float))
     if is_number and value >= limits["minimum"] and limits["above"] < value < limits["below"]:
         return ""

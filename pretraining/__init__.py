@@ -1,1 +1,1 @@
-"""Pretraining: the training loop, optimizers, resuming, the run's folder, perplexity."""
+"""Pretraining: the training loop, resuming, the run's folder, perplexity."""

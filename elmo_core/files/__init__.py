@@ -1,1 +1,1 @@
-"""This project's own files: checkpoints, word vectors, token vectors."""
+"""Files: atomic writes, locks, and readers of arrays, word vectors and compressed text that find damage."""

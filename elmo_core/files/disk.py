@@ -20,10 +20,18 @@ def user_path(path: str | Path) -> Path:
     return Path(os.path.expanduser(path))  # noqa: PTH111  Path.expanduser raises
 
 
+def cache_path() -> Path:
+    """Return where the user's folder for caches is, or begins to be; relative, with its ~, if the user has no home.
+
+    A relative XDG_CACHE_HOME is ignored, as its specification says.
+    """
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else user_path("~/.cache")) / "elmo"
+
+
 def cache_folder() -> Path | None:
     """Return the user's folder for caches; None if there is none, or other users could write to it."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    folder = Path(base if Path(base).is_absolute() else user_path("~/.cache"), "elmo")
+    folder = cache_path()
     if not folder.is_absolute():  # no home
         return None
     try:

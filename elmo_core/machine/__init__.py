@@ -1,1 +1,1 @@
-"""The process and its environment: devices, threads, ranks, the disk."""
+"""The process and its environment: devices, threads, ranks, versions of Paddle."""

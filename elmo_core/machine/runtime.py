@@ -28,7 +28,11 @@ from elmo_core.machine import versions
 from elmo_core.messages import UserError, format_count, log
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: quota and period in microseconds
+CGROUPS = Path("/sys/fs/cgroup")
+CPU_QUOTAS = (  # of a container, in version 2 and 1 of cgroups: files with its quota and period in microseconds
+    ("cpu.max",),
+    ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"),
+)
 PROCESSOR_LINES = ("vendor_id", "model name", "flags", "Features")  # of /proc/cpuinfo
 _DEVICE_LOCK = threading.RLock()
 
@@ -36,11 +40,14 @@ _DEVICE_LOCK = threading.RLock()
 def n_cores() -> int:
     """Return the number of cores this process may use: containers and `taskset` can limit it."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = map(int, CPU_QUOTA.read_text(encoding="ascii").split())
-        return max(1, min(cores, round(quota / period)))
-    except (OSError, ValueError):  # not limited: "max"
-        return cores
+    for files in CPU_QUOTAS:
+        try:
+            quota, period = map(int, " ".join((CGROUPS / file).read_text(encoding="ascii") for file in files).split())
+        except (OSError, ValueError):  # another version; or not limited: "max"
+            continue
+        if quota > 0:  # -1: not limited
+            return max(1, min(cores, round(quota / period)))
+    return cores
 
 
 @functools.cache

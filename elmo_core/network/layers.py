@@ -3,6 +3,7 @@
 Shapes: B rows, T steps, P projection size, M = sum of all row lengths.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from elmo_core.messages import UserError
 from elmo_core.network.lstmp import Packing
 
 Layers = str | int | Sequence[float]  # see `layer_choice`
+INDICES = re.compile(r"-?[0-9]{1,3}(,-?[0-9]{1,3})*")
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def layer_choice(layers: Layers, n_layers: int, allowed: Sequence[str]) -> Layer
         return choice
     forms = {"each": "'all', several as in '0,1'", "concat": "'concat', 'concat:0,1'", "mix": "'mix', 'mix:0,1'"}
     expected = [text for how, text in forms.items() if how in allowed]
-    if not isinstance(layers, str):
+    if not isinstance(layers, str) and "each" in allowed:
         expected.append(f"{n_layers} weights with decimal points, as in {[1.0] + [0.0] * (n_layers - 1)}")
     raise UserError(f"layers={layers!r:.99}: expected {', '.join(expected)}, 'average', 'top', or 0 to {n_layers - 1}.")
 
@@ -109,31 +111,46 @@ def layer_choice(layers: Layers, n_layers: int, allowed: Sequence[str]) -> Layer
 def _parse(layers: Layers, n_layers: int) -> LayerChoice | None:
     """Return the choice; None if this is none."""
     if isinstance(layers, str):
-        if layers in ("all", "concat", "mix"):
-            return LayerChoice("each" if layers == "all" else layers, list(range(n_layers)))
-        if layers == "average":
-            return _weighted_sum([1 / n_layers] * n_layers)
-        how, _, numbers = layers.rpartition(":") if layers != "top" else ("", "", str(n_layers - 1))
-        indices = [int(text) if text.isdecimal() and len(text) < 4 else n_layers for text in numbers.split(",")]
-        how = how or ("each" if len(indices) > 1 else "one")
-    elif _is_whole(layers):
-        how, indices = "one", [int(layers)]
-    elif not isinstance(layers, list | tuple | np.ndarray) or not len(layers):
+        return _parse_text(layers, n_layers)
+    if _is_whole(layers):
+        return _chosen("one", [int(layers)], n_layers)
+    if not isinstance(layers, list | tuple | np.ndarray) or not len(layers):
         return None
-    elif all(map(_is_whole, layers)):
-        how, indices = "each", list(map(int, layers))
-    else:
-        are_numbers = all(isinstance(weight, int | float | np.floating) and np.isfinite(weight) for weight in layers)
-        return _weighted_sum(list(map(float, layers))) if are_numbers and len(layers) == n_layers else None
-    if not isinstance(layers, str):
-        indices = [index + n_layers * (index < 0) for index in indices]
-        if len(set(indices)) < len(indices):  # weights may be meant, as in [1, 0, 0]
-            return None
-    if how not in ("one", "each", "concat", "mix") or not all(0 <= index < n_layers for index in indices):
+    if all(map(_is_whole, layers)):
+        return _chosen("each", [int(index) for index in layers], n_layers)
+    are_numbers = all(isinstance(weight, int | float | np.floating) and np.isfinite(weight) for weight in layers)
+    if not are_numbers or len(layers) != n_layers:
         return None
-    return (
-        _weighted_sum([float(k == indices[0]) for k in range(n_layers)]) if how == "one" else LayerChoice(how, indices)
-    )
+    return _weighted_sum([float(weight) for weight in layers])
+
+
+def _parse_text(text: str, n_layers: int) -> LayerChoice | None:
+    if text == "all":
+        return LayerChoice("each", list(range(n_layers)))
+    if text in ("concat", "mix"):
+        return LayerChoice(text, list(range(n_layers)))
+    if text == "average":
+        return _weighted_sum([1 / n_layers] * n_layers)
+    if text == "top":
+        return _chosen("one", [-1], n_layers)
+    how, _, numbers = text.rpartition(":")
+    if how not in ("", "concat", "mix") or not INDICES.fullmatch(numbers):
+        return None
+    indices = [int(index) for index in numbers.split(",")]
+    if not how:
+        how = "each" if len(indices) > 1 else "one"
+    return _chosen(how, indices, n_layers)
+
+
+def _chosen(how: str, indices: list[int], n_layers: int) -> LayerChoice | None:
+    """Return a choice of layers, -1 for the top; None if one is missing or named twice: weights may be meant, [1, 0, 0]."""
+    indices = [index + n_layers if index < 0 else index for index in indices]
+    are_there = all(0 <= index < n_layers for index in indices)
+    if not are_there or len(set(indices)) < len(indices):
+        return None
+    if how == "one":
+        return _weighted_sum([float(layer == indices[0]) for layer in range(n_layers)])
+    return LayerChoice(how, indices)
 
 
 def _is_whole(value: object) -> bool:

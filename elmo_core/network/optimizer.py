@@ -118,7 +118,9 @@ class Adagrad(Optimizer):
 
 
 class Adam(Optimizer):
-    """Adam, or AdamW with a decay. A row of a table changes only in steps that read it, as with Paddle's `lazy_mode`."""
+    """Adam, or AdamW with a decay. A row of a table changes only in steps that read it, as with Paddle's `lazy_mode`;
+    a decay acts on all rows in every step.
+    """
 
     MOMENTS: ClassVar = {"moment1": 0.0, "moment2": 0.0}
     POWERS: ClassVar = {"beta1_pow_acc": 0.9, "beta2_pow_acc": 0.999}

@@ -93,16 +93,21 @@ def _likely_encoding(data: bytes) -> str | None:
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON; raise a ValueError if it is none. Lone surrogates in the strings of objects become U+FFFD."""
-
-    def whole(value: Any) -> Any:
-        is_text = isinstance(value, str)
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if is_text else value
-
+    """Parse JSON; raise a ValueError if it is none. Lone surrogates become U+FFFD."""
     try:
-        return json.loads(text, object_pairs_hook=lambda pairs: {name: whole(value) for name, value in pairs})
+        return _without_surrogates(json.loads(text))
     except RecursionError as error:
         raise ValueError("brackets within brackets, more than a thousand") from error
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {_without_surrogates(name): _without_surrogates(item) for name, item in value.items()}
+    return value
 
 
 def split_lines(text: str) -> list[str]:

@@ -20,7 +20,7 @@ def resolve_name(params: str | Path) -> Path:
     """
     if not isinstance(params, str | Path):
         raise TypeError(f"found {type(params).__name__} {params!r:.60}, expected a checkpoint or a model's name.")
-    name = str(params)
+    name = str(params).rstrip("/")  # which shells append
     try:
         return checkpoint.resolve(params)
     except UserError as error:

@@ -88,12 +88,10 @@ def models(language: str | None = None) -> list[PublishedModel]:
 
 def home() -> Path:
     """Return the folder of the cached models."""
-    cache_dir = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    folder = Path(os.environ.get("ELMO_HOME") or Path(cache_dir, "elmo"))
-    try:
-        return folder.expanduser().absolute() / "models"
-    except RuntimeError as error:
-        raise UserError(f"{folder}: there is no such user. Set ELMO_HOME to a folder for published models.") from error
+    folder = disk.user_path(os.environ.get("ELMO_HOME") or disk.cache_path())
+    if folder.parts[0].startswith("~"):
+        raise UserError(f"{folder}: there is no such user. Set ELMO_HOME to a folder for published models.")
+    return folder.absolute() / "models"
 
 
 def mirrored(address: str) -> str:
@@ -122,6 +120,8 @@ def install(name: str, files: str | Path | Sequence[str | Path] = ()) -> Path:
     model = table()[name]
     local_files = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
     if model.is_installed:
+        if local_files:
+            log.warning(f"{name} is in {model.folder} already: the files given for it are not read.")
         return model.folder
     # not writable by others: compiled code is cached only in such folders
     home().parent.mkdir(mode=0o755, parents=True, exist_ok=True)

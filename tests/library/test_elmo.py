@@ -258,6 +258,7 @@ def test_layers_and_pooling(model):
         0: [1, 0, 0],
         -2: [0, 1, 0],
         "1": [0, 1, 0],
+        "-1": [0, 0, 1],
         (0.2, -1.5, 3.0): [0.2, -1.5, 3.0],
         (0.0, 0.0, 0.0): [0, 0, 0],
         (0.5, 0.0, 0.0): [0.5, 0, 0],
@@ -266,7 +267,13 @@ def test_layers_and_pooling(model):
         actual = embedder.encode(SENTENCES)
         assert actual[0].shape == embedder.shape(3) == (3, 14)
         assert_close(actual, [np.tensordot(np.array(weights), array, 1) for array in everything], 1e-5)
-    for choice, chosen in (("0,1", [0, 1]), ([0, 1], [0, 1]), ((2, 0), [2, 0]), ([-1], [2]), (np.arange(3), [0, 1, 2])):
+    for choice, chosen in (
+        ("0,-2", [0, 1]),
+        ([0, 1], [0, 1]),
+        ((2, 0), [2, 0]),
+        ([-1], [2]),
+        (np.arange(3), [0, 1, 2]),
+    ):
         actual = ELMoEmbedder(model, layers=choice).encode(SENTENCES)
         assert_close(actual, [array[chosen] for array in everything])
     for choice, chosen in (("concat", [0, 1, 2]), ("concat:2,0", [2, 0])):
@@ -358,6 +365,8 @@ def test_substitutes_of_a_model_of_ones_own_and_mistakes(model, tmp_path):
     for position, k, word in ((3, 1, "position"), (-1, 1, "position"), (0, 0, "k=")):
         with pytest.raises(UserError, match=word):
             no_softmax.substitutes(SENTENCES[0], position, k)
+    with pytest.raises(UserError, match="empty"):
+        no_softmax.substitutes([], 0)
 
 
 def test_the_softmax_is_read_on_first_use(tmp_path, monkeypatch):
@@ -422,7 +431,11 @@ def test_a_word_model_reports_its_unknown_words(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "name", "values"),
     [
-        (ELMoEmbedder, "layers", [3, -4, "-1", "last", "mix", "concat:3", [1, 0, 0], [0, 3], [], ["a", 1.0, 2]]),
+        (
+            ELMoEmbedder,
+            "layers",
+            [3, -4, "-4", "last", "concat:3", "0,0", "concat:1,1", [1, 0, 0], [0, 3], [], ["a", 1.0, 2]],
+        ),
         (ELMo, "layers", [3, True, "all", [0, 1], "0,1", "mix:", "mix:0,3", "top:1", "average:0,1", [0.5, 0.5]]),
         (ELMo, "pool", ["max"]),
         (ELMo, "word_dropout", [-0.1, 0.1]),  # without trainable=True
@@ -439,6 +452,16 @@ def test_wrong_options_are_named(model, kind, name, values):
     for value in values:
         with pytest.raises(UserError, match=f"^{name}="):
             kind(model, **{name: value})
+
+
+def test_advice_on_layers_fits_the_class_and_the_model(model):
+    with pytest.raises(UserError, match=r"TensorFlow Hub"):
+        ELMoEmbedder(model, layers="mix")
+    with pytest.raises(UserError, match=r"\[1\.0, 0\.0, 0\.0\]"):
+        ELMoEmbedder(model, layers=7)
+    with pytest.raises(UserError) as refused:
+        ELMo(model, layers=7)  # which takes no weights
+    assert "[1.0" not in str(refused.value)
 
 
 @pytest.mark.parametrize("params", [None, ["a"], (), ("a", "b"), (None, None)])
@@ -605,7 +628,7 @@ def test_a_model_in_memory_is_shown_as_such(model):
 
 
 def test_a_published_embedder_is_pickled_by_its_name():
-    embedder = ELMoEmbedder("en", pool="mean")
+    embedder = ELMoEmbedder("en/", pool="mean")  # as a shell completes it
     pickled = pickle.dumps(embedder)
     assert len(pickled) < 1000
     np.testing.assert_equal(pickle.loads(pickled).encode(SENTENCES), embedder.encode(SENTENCES))

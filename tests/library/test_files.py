@@ -14,7 +14,8 @@ from project import PROJECT
 from elmo_core.files import disk, hdf5_file
 from elmo_core.files.tensors import read_tensors, write_tensors
 from elmo_core.messages import UserError
-from elmo_core.weights import pickles
+from elmo_core.text.text_files import parse_json
+from elmo_core.weights import pickles, published
 
 ARRAYS = {
     "float32": np.random.default_rng(0).standard_normal((3, 5), np.float32),
@@ -104,6 +105,23 @@ def test_a_folder_appears_when_complete_and_replaces_nothing(tmp_path):
         (folder / "x").write_text("2")
     assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["a", "a/x"]
     assert (tmp_path / "a" / "x").read_text() == "1"
+
+
+@pytest.mark.parametrize("folder", ["rel/cache", "", None])
+def test_one_folder_for_all_caches(tmp_path, monkeypatch, folder):
+    """A relative XDG_CACHE_HOME is ignored, for models as for compiled code."""
+    monkeypatch.delenv("ELMO_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own") if folder is None else folder)
+    expected = tmp_path / ("own" if folder is None else ".cache") / "elmo"
+    assert disk.cache_folder() == expected and published.home() == expected / "models"
+
+
+def test_surrogates_anywhere_in_json_are_replaced():
+    assert parse_json('{"b": ["\\ud800x", {"\\udc00": "\\ud83d\\ude00"}], "c": "\\ud800"}') == {
+        "b": ["\ufffdx", {"\ufffd": "😀"}],
+        "c": "\ufffd",
+    }
 
 
 HOLD = """

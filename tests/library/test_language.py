@@ -39,6 +39,18 @@ def test_languages_are_recognised(text, words, lang):
     assert recognise([text], words) == lang
 
 
+def test_what_the_log_says_of_a_language(messages):
+    assert choose_language(AUTO, ["", "12"]) == "en" and not messages()
+    choose_language(AUTO, ["Mae hen wlad fy nhadau yn annwyl i mi."])  # Welsh
+    assert "any" in messages()
+
+
+def test_other_languages_are_told_of_any(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        preprocess.main(["text", "x", "--output=y", "--lang=cy"])
+    assert stopped.value.code == 2 and "; any " in capsys.readouterr().err
+
+
 def test_a_warning_about_a_language_that_does_not_suit_the_text(caplog):
     texts = ["这家酒店的服务很好，但是房间太小。", "早餐一般，房间太小了一点。"]
     assert choose_language(AUTO, texts) == "zh" and not caplog.text

@@ -13,17 +13,39 @@ import numpy as np
 import pytest
 from runs import PROJECT, fresh_python
 
+from elmo_core import messages as messages_module
 from elmo_core.machine import products, runtime, versions
 from elmo_core.machine.runtime import paddle, run_in_parallel
 from elmo_core.messages import UserError, bar
 
 
-@pytest.mark.parametrize(("quota", "cores"), [("max", 8), ("250000", 2), ("20000", 1), ("", 8)])
+@pytest.mark.parametrize(
+    ("quota", "cores"), [("max", 8), ("250000", 2), ("20000", 1), ("", 8), ("v1: 250000", 2), ("v1: -1", 8)]
+)
 def test_a_containers_share_of_the_processor_counts(tmp_path, monkeypatch, quota, cores):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
-    monkeypatch.setattr(runtime, "CPU_QUOTA", tmp_path / "cpu.max")
-    (tmp_path / "cpu.max").write_text(f"{quota} 100000", encoding="ascii")
+    monkeypatch.setattr(runtime, "CGROUPS", tmp_path)
+    if quota.startswith("v1"):
+        (tmp_path / "cpu").mkdir()
+        (tmp_path / "cpu/cpu.cfs_quota_us").write_text(quota.split()[1] + "\n", encoding="ascii")
+        (tmp_path / "cpu/cpu.cfs_period_us").write_text("100000\n", encoding="ascii")
+    else:
+        (tmp_path / "cpu.max").write_text(f"{quota} 100000", encoding="ascii")
     assert runtime.n_cores() == cores
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("Run `preprocess.py text`.", "Run `elmo preprocess text`."),
+        ("python convert.py get en, or run_parse.py.", "elmo convert get en, or elmo parse."),
+        ("/home/me/convert.py: not there", "/home/me/convert.py: not there"),
+        ("my-convert.py and convert.py.bak", "my-convert.py and convert.py.bak"),
+    ],
+)
+def test_an_installed_library_names_commands_and_leaves_paths_alone(tmp_path, monkeypatch, message, shown):
+    monkeypatch.setattr(messages_module, "SCRIPTS", tmp_path)
+    assert messages_module.with_commands(message) == shown
 
 
 def test_paddle_takes_all_cores_silently():

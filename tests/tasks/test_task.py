@@ -60,6 +60,7 @@ def test_settings_are_checked():
         {"scheme": "bie"},
         {"word_vectors": 3},
         {"cache_gb": float("nan")},
+        {"layers": True, "elmo": "en"},
         {"elmo_lr": 0.1},
         {"word_vectors_limit": 3},
     ):

@@ -345,3 +345,8 @@ def test_a_damaged_archive_is_an_error_or_nothing(kind, fakes, tmp_path):
     formats.read_foreign([path], tmp_path)
     assert len(list(accepted(path, lambda: formats.read_foreign([path], tmp_path), times=120))) < 60
     assert {path.name for path in tmp_path.iterdir()} == {"archive"}
+
+
+def test_files_given_for_a_model_that_is_there_are_not_read(tmp_path, messages):
+    assert published.install("en", tmp_path) == published.table()["en"].folder
+    assert "en is in" in messages()
