@@ -271,12 +271,12 @@ def test_a_corpus_of_blank_lines_names_the_file(tmp_path, vocabulary):
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])
 def test_counts_are_exact_and_irregular_lines_logged_once(tmp_path, vocabulary, caplog, monkeypatch, block):
     monkeypatch.setattr(text_files, "BLOCK_BYTES", block)
-    content = "\ufeffbirds sing\r\n\n  \nrain\u3000new <S>\x0bx\n \u3000\nlast 苹果"
+    content = "\ufeffbirds sing\r\n\n  \nrain\u3000new <S>\x0bx\n \u3000\nlast 苹果 <UNK>"
     (tmp_path / "c.txt").write_text(content, encoding="utf-8", newline="")
     corpus = Corpus(tmp_path / "c.txt")
     counts = corpus.count(vocabulary)
-    assert (counts.sentences, counts.tokens, counts.predictions) == (3, 8, 11)
-    assert (counts.unknown, counts.blank_lines, counts.markers) == (3, 3, 1)
+    assert (counts.sentences, counts.tokens, counts.predictions) == (3, 9, 12)
+    assert (counts.unknown, counts.blank_lines, counts.markers) == (4, 3, 1)
     batches = list(EvalStream(corpus, vocabulary, 2, 3))
     assert sum(batch.lengths.sum() for batch in batches) == counts.predictions
     next(TrainStream(corpus, vocabulary, 1, 50))

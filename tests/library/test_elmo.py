@@ -707,6 +707,23 @@ def test_chosen_layers_are_the_same_computed_and_cached(model, monkeypatch, mess
                 assert not actual[len(array) :].any()
 
 
+def test_words_and_layers_are_dropped_in_training_only(model):
+    """A word is left out wherever it occurs in the batch."""
+    tuned = ELMo(model, layers="mix:0,2", trainable=True, dropout=0.0, word_dropout=0.5, layer_dropout=0.5)
+    words = [f"w{k}" for k in range(40)]
+    plain, _ = ELMo(model, layers="mix:0,2").layers([words])
+    paddle.seed(1)
+    tuned.train()
+    dropped, _ = tuned.layers([words, words])
+    vectors, (one, other) = plain[0][0].numpy(), dropped[0].numpy()  # of layer 0
+    is_out = (one == 0).all(axis=1)
+    assert 8 < is_out.sum() < 32 and np.array_equal(one, other)
+    np.testing.assert_allclose(one[~is_out], 2 * vectors[~is_out], rtol=1e-5)
+    tuned.eval()
+    for layer, expected in zip(tuned.layers([words])[0], plain, strict=True):
+        np.testing.assert_allclose(layer.numpy(), expected.numpy(), atol=1e-5)
+
+
 def test_some_sentences_are_cached(model):
     layer = ELMo(model, layers="mix:0,2")
     layer.cache(SENTENCES[:3], 1)

@@ -10,7 +10,7 @@ from elmo_core.network.optimizer import Adagrad, Adam
 from elmo_core.network.row_gradients import embedding_lookup
 
 SHAPES = {"large": (300, 301), "small": (7,), "table": (40, 5), "whole": (6, 2), "frozen": (3, 2)}
-DECAYED = {"large": 0.3, "table": 0.3}
+DECAYED = {"large": 0.3, "small": 0.3, "table": 0.3}
 OURS = {"adagrad": Adagrad, "adam": Adam, "adamw": partial(Adam, weight_decay=DECAYED)}
 PADDLES = {
     "adagrad": partial(paddle.optimizer.Adagrad, initial_accumulator_value=1.0),

@@ -44,6 +44,7 @@ def assert_surprisal(found, sentences, expected) -> None:
 
 
 @pytest.mark.parametrize("input", ["char", "word"])
+@pytest.mark.usefixtures("implementation")
 def test_surprisal_equals_the_reference(input, tmp_path):
     """From the zero state in every batch, and in a single stream; from a file and from a model of one's own."""
     bilm = tiny.random_bilm(input=input)

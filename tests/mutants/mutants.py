@@ -351,7 +351,7 @@ RESUME = [
         file="pretraining/progress.py",
         old="epochs * self.counts.predictions - self.tokens)",
         new="epochs * self.counts.predictions)",
-        tests="tests/capabilities/test_pretrain.py::test_an_epoch_ends_with_a_checkpoint",
+        tests="tests/capabilities/test_pretrain.py::test_another_batch_size_starts_the_epoch_again",
     ),
     Mutant(
         name="dropout-of-each-step",
@@ -578,7 +578,14 @@ LAYERS = [
         file="elmo.py",
         old="if self.training and self.word_dropout:",
         new="if not self.training and self.word_dropout:",
-        tests="tests/library/test_elmo.py tests/tasks/test_classifier.py",
+        tests="tests/library/test_elmo.py::test_words_and_layers_are_dropped_in_training_only",
+    ),
+    Mutant(
+        name="elmo-layer-dropout-only-in-training",
+        file="elmo.py",
+        old="dropout = self.layer_dropout if self.training else 0.0",
+        new="dropout = self.layer_dropout",
+        tests="tests/library/test_elmo.py::test_words_and_layers_are_dropped_in_training_only",
     ),
     Mutant(
         name="elmo-room-of-the-cache",
@@ -1111,7 +1118,7 @@ VOCABULARY = [
         file="elmo_core/text/corpus.py",
         old=" + tokens.count(UNK)",
         new="",
-        tests="tests/capabilities/test_dataset.py",
+        tests="tests/capabilities/test_dataset.py::test_counts_are_exact_and_irregular_lines_logged_once",
     ),
     Mutant(
         name="vocabulary-rows-of-known-words",
@@ -1304,7 +1311,7 @@ EXPORT = [
         name="export-backward-direction",
         file="export/sentences.py",
         old="(length - 1 - step * 2) * self.mask",
-        new="(length - 1 - step * 2)",
+        new="(self.steps - 1 - step * 2)",
         tests="tests/capabilities/test_export.py::test_vectors_are_the_embedders_whatever_the_batch",
     ),
     Mutant(

@@ -78,6 +78,8 @@ def choose(flags: argparse.Namespace) -> list[Mutant]:
 
 def text_error(mutant: Mutant) -> str:
     """What is wrong with a mutant's text; empty if nothing is."""
+    if not (PROJECT / mutant.file).is_file():
+        return f"{mutant.name}: there is no {mutant.file}"
     found = (PROJECT / mutant.file).read_text(encoding="utf-8").count(mutant.old)
     return "" if found == 1 else f"{mutant.name}: {mutant.file} has {mutant.old!r} {found} times, expected once"
 
@@ -109,11 +111,14 @@ def judge_all(mutants: Sequence[Mutant], copies: Sequence[Path]) -> int:
 
     survivors = []
     width = max(len(mutant.name) for mutant in mutants)
-    with ThreadPoolExecutor(len(copies)) as pool:
+    pool = ThreadPoolExecutor(len(copies))
+    try:
         for mutant, verdict, seconds in pool.map(judged, mutants):
             print(f"{mutant.name:{width}}  {verdict.text}  {seconds:.0f} s", flush=True)
             if not verdict.is_killed:
                 survivors.append(mutant.name)
+    finally:
+        pool.shutdown(cancel_futures=True)  # at Ctrl-C, only the tests that run come to their end
     print(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants were noticed")
     if survivors:
         print(f"survivors: {' '.join(survivors)}")
