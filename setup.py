@@ -6,15 +6,42 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-LIBRARY = "elmo.py", "elmo_core", "elmo_tasks"
+# The scripts and what they import; no other file of the folder, which may be a user's.
+SCRIPTS = [
+    "args.py",
+    "classifier_flags.py",
+    "convert.py",
+    "dataset.py",
+    "embedding/*.py",
+    "experiments/*.py",
+    "export/*.py",
+    "export/examples/*.py",
+    "export/readme.md",
+    "export_model.py",
+    "preprocess.py",
+    "preprocessing/*.py",
+    "pretraining/*.py",
+    "run_embed.py",
+    "run_eval.py",
+    "run_finetune.py",
+    "run_parse.py",
+    "run_polysemy.py",
+    "run_pretrain.py",
+    "run_read.py",
+    "run_tag.py",
+    "script.py",
+    "senses/*.py",
+    "senses/page.html",
+    "task_flags.py",
+    "word2vec_base.py",
+]
 
 
 def script_files() -> list[Path]:
-    """The scripts, and the modules and folders that they import."""
-    modules = [path for path in Path().glob("*.py") if path.name not in (*LIBRARY, "setup.py")]
-    folders = [path.parent for path in Path().glob("*/__init__.py") if path.parent.name not in LIBRARY]
-    files = [path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
-    return sorted([*modules, *files])
+    files = []
+    for pattern in SCRIPTS:
+        files += sorted(Path().glob(pattern))
+    return files
 
 
 class Build(build_py):

@@ -20,7 +20,19 @@ def scripts(pattern: str) -> list[str]:
 
 SCRIPTS = scripts("*.py")
 LIBRARY = {"elmo", "elmo_core"}
-ORDER = ["messages", "checks", "machine", "files", "settings", "config", "text", "weights", "network", "display"]
+ORDER = [
+    "messages",
+    "command",
+    "checks",
+    "machine",
+    "files",
+    "settings",
+    "config",
+    "text",
+    "weights",
+    "network",
+    "display",
+]
 TOP = {path.stem for path in PROJECT.glob("*.py")} | set(PACKAGES)
 
 

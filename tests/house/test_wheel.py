@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from project import PROJECT, python_blocks
 
-import command
-from elmo_core import __version__
+from elmo_core import __version__, command
 
 PAGES = [f"docs/{path.name}" for path in sorted(PROJECT.glob("docs/*.md")) if "_zh" not in path.name]
 PAGES += ["README_zh.md", "docs/reference_zh.md"]
@@ -34,13 +33,23 @@ print(Reader("runs/mrc").answer("他在哪里？", "他在银行。")[0].text)
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    source, output = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+def source(tmp_path_factory) -> Path:
+    """A clone, with files of a user."""
+    source = tmp_path_factory.mktemp("source")
     for path in (*PROJECT.glob("*.py"), *(PROJECT / name for name in ("pyproject.toml", "README.md", "LICENSE"))):
         shutil.copy(path, source)
     for path in PROJECT.glob("*/__init__.py"):
         ignored = shutil.ignore_patterns("__pycache__", ".cache")
         shutil.copytree(path.parent, source / path.parent.name, ignore=ignored)
+    (source / "mine").mkdir()
+    for name in ("scratch.py", "mine/__init__.py", "senses/notes.txt"):
+        (source / name).touch()
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory) -> Path:
+    output = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "--wheel-dir", output, source], check=True)
     (path,) = output.glob("*.whl")
@@ -68,6 +77,7 @@ def test_the_wheel_holds_the_library_and_the_scripts_in_a_folder(wheel):
         *(f"elmo_scripts/{script}.py" for script, _ in command.COMMANDS.values()),
     }
     assert files <= set(names) and wheel.stat().st_size <= 76e6
+    assert not [name for name in names if "scratch" in name or "mine" in name or "notes" in name]
 
 
 @pytest.fixture(scope="module")
@@ -104,11 +114,32 @@ def test_the_command_runs_the_scripts(library, tmp_path, monkeypatch):
     assert done.returncode == 2 and "did you mean finetune?" in done.stderr
 
 
+def test_the_command_runs_the_scripts_of_a_clone(source, tmp_path, monkeypatch):
+    """After `pip install -e`, in any folder."""
+    monkeypatch.chdir(source)
+    build = "import sys; from setuptools import build_meta; build_meta.build_editable(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", build, tmp_path], capture_output=True, check=True)
+    (path,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(tmp_path / "site")
+    (entry,) = re.findall(r"^elmo = (\S+):main$", next(tmp_path.rglob("entry_points.txt")).read_text(), re.M)
+    program = f"""
+import site, sys
+sys.path = [path for path in sys.path if path != {str(PROJECT)!r}]
+site.addsitedir({str(tmp_path / "site")!r})
+sys.argv = ["elmo", "convert", "list"]
+from {entry} import main
+main()
+"""
+    done = run("", sys.executable, "-c", program, cwd=tmp_path)
+    assert done.returncode == 0 and "\nzh-gsd" in done.stdout, done.stderr
+
+
 def test_help_names_the_commands_where_the_scripts_are_not_at_hand(library, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     program = """
 import sys
-from elmo_scripts.command import COMMANDS, main
+from elmo_core.command import COMMANDS, main
 for command in COMMANDS:
     sys.argv = ["elmo", command, "--help"]
     try: main()

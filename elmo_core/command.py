@@ -1,12 +1,11 @@
-"""The command `elmo`, which runs the scripts of an installed library."""
+"""The command `elmo`, which runs the scripts of an installed library, or those of a clone after `pip install -e`."""
 
 import difflib
 import importlib
 import sys
-from pathlib import Path
 
 import elmo_core
-from elmo_core.messages import COMMAND_OF, COMMANDS, with_commands
+from elmo_core.messages import COMMAND_OF, COMMANDS, SCRIPTS, with_commands
 
 HELP = """\
 usage: elmo COMMAND ...
@@ -29,7 +28,8 @@ def main() -> None:
     elif name == "--version":
         print(f"elmo {elmo_core.__version__}")
     elif name in COMMANDS:
-        sys.path.insert(0, str(Path(__file__).resolve().parent))
+        folder = SCRIPTS if SCRIPTS.is_dir() else SCRIPTS.parent
+        sys.path.insert(0, str(folder))
         sys.argv = [f"elmo {name}", *argv]
         COMMAND_OF[f"{COMMANDS[name][0]}.py"] = name  # two commands have the same script
         script = importlib.import_module(COMMANDS[name][0])
