@@ -16,6 +16,11 @@ from elmo_tasks.records import Label, ending
 from elmo_tasks.settings import Settings
 from elmo_tasks.task import Task
 
+TABLES = {  # how pandas reads a file with this ending
+    "csv": "read_csv({!r})",
+    "json": "read_json({!r})",
+    "jsonl": "read_json({!r}, lines=True)",
+}
 CONLLU = re.compile(r"# (sent_id|text) = |\d+(-\d+)?(\t[^\t]*){9}$")
 
 
@@ -74,11 +79,23 @@ def run(args: argparse.Namespace, task: type[Task], **commands: Callable) -> Non
 
 def text_lines(path: Path | None, labels: Sequence[Label]) -> Iterator[str]:
     """Yield the lines of text to predict, which have no labels."""
-    labelled, is_data = {f"\t{label}" for label in labels}, ending(path or "") in ("csv", "json", "jsonl")
+    if reader := TABLES.get(ending(path or "")):
+        column = f"pandas.{reader.format(str(path))}['text']"
+        raise UserError(
+            f"{path}:1: expected a file of text, one per line. In Python, a model predicts a column of a table: "
+            f"model.predict({column}). `evaluate` scores labelled files."
+        )
+    labelled = {f"\t{label}" for label in labels}
     for number, line in enumerate(read_lines(path), 1):
-        if is_data or CONLLU.match(line) or line[line.rfind("\t") :] in labelled:
-            where = f"{path or 'standard input'}:{number}"
-            raise UserError(f"{where}: {line!r:.60} is labelled data, expected text; run_parse.py also reads .conllu.")
+        where = f"{path or 'standard input'}:{number}"
+        if CONLLU.match(line):
+            raise UserError(
+                f"{where}: {line!r:.60} is CoNLL-U, expected text. run_parse.py reads it, from a file that ends in .conllu."
+            )
+        if line[line.rfind("\t") :] in labelled:
+            raise UserError(
+                f"{where}: {line!r:.60} is labelled, expected text alone. Remove the labels; `evaluate` scores such files."
+            )
         yield line
 
 

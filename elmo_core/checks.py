@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo_core.messages import UserError
+from elmo_core.messages import UserError, join_names
 
 Label = str | int | bool  # of a token or text
 PACKAGES = {"sklearn": "scikit-learn"}  # packages with another name than their module
@@ -61,19 +61,21 @@ def check_sentence(sentence: Sequence[str], number: int | str) -> Sequence[str]:
     return tokens
 
 
-def check_texts(texts: Sequence, names: Sequence[str] = ("text",)) -> list:
-    """Return the texts as a list. Raise a TypeError unless each is a string or, with several names, as many strings."""
+def check_texts(texts: Sequence[str]) -> list[str]:
+    """Return the texts as a list. Raise a TypeError unless each is a string."""
     if (items := as_list(texts)) is None:
-        raise TypeError(f"found {describe(texts)}, expected a list of {'strings' if len(names) == 1 else 'tuples'}.")
-    expected = "a string" if len(names) == 1 else f"a tuple of strings: {', '.join(names)}"
+        raise TypeError(f"found {describe(texts)}, expected a list of strings.")
     for number, text in enumerate(items):
-        parts = [text] if len(names) == 1 else as_list(text)
-        if parts is None or len(parts) != len(names) or not all(isinstance(part, str) for part in parts):
-            raise TypeError(f"text {number}: found {describe(text)}, expected {expected}.")
+        if not isinstance(text, str):
+            raise TypeError(f"text {number}: found {describe(text)}, expected a string.")
     return list(items)
 
 
 def describe(value: object) -> str:
+    """A value's type, and its first characters or, of a table, the names of its columns."""
+    columns = getattr(value, "columns", getattr(value, "column_names", None))  # pandas and polars; datasets
+    if isinstance(columns, Iterable):
+        return f"a {type(value).__name__} with the columns {join_names(list(map(str, columns)))}"
     return f"{type(value).__name__} {value!r:.60}"
 
 

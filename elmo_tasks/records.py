@@ -8,8 +8,10 @@ Each file may also end in .gz. A record is a dictionary, with its position, whic
 """
 
 import csv
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,20 @@ import numpy as np
 
 from elmo_core.checks import Label, as_list, describe
 from elmo_core.files import disk
-from elmo_core.messages import UserError
+from elmo_core.messages import UserError, format_count, join_names
 from elmo_core.text.text_files import MAX_LINE, parse_json, read_lines
 
 Record = tuple[str, Mapping[str, Any]]  # a position, and the values by name
+FORMATS = "a file that ends in .csv, .tsv, .json or .jsonl, or set `data_format`"
+SPREADSHEETS = ("xlsx", "xls", "xlsm", "ods", "et")  # the last one is WPS's
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", "，": "full-width commas"}  # instead of commas
 UNSAVABLE = re.compile("[\0\ud800-\udfff]")  # NUL, and halves of surrogate pairs
+
+
+class Row(dict[str, str]):
+    """A row of a table in a file. header: the position of the names of its columns."""
+
+    header: str = ""
 
 
 def ending(path: str | Path) -> str:
@@ -44,10 +55,15 @@ def read_records(
             if not isinstance(value, dict):
                 raise UserError(f"{where}: found {value!r:.60}, expected a JSON object.")
             yield where, value
-    elif format_name in ("csv", "tsv"):
-        yield from _read_table(path, names if format_name == "tsv" else None, unnamed)
+    elif format_name == "csv":
+        yield from _read_csv(path)
+    elif format_name == "tsv":
+        yield from _read_tsv(path, names, unnamed)
+    elif format_name in SPREADSHEETS:
+        advice = "Save it as CSV UTF-8: in Excel or WPS, File, Save As"
+        raise UserError(f"{path} is a spreadsheet, expected {FORMATS}. {advice}.")
     else:
-        raise UserError(f"{path}: expected a file that ends in .csv, .tsv, .json or .jsonl, or set `data_format`.")
+        raise UserError(f"{path}: expected {FORMATS}.")
 
 
 def _read_values(path: Path, is_one: bool) -> Iterator[tuple[str, Any]]:
@@ -70,32 +86,64 @@ def _read_values(path: Path, is_one: bool) -> Iterator[tuple[str, Any]]:
                 raise UserError(f"{path}:{k}: invalid JSON ({error}), expected an object per line{more}.") from error
 
 
-def _read_table(path: Path, names: Sequence[str] | None, unnamed: Sequence[str]) -> Iterator[Record]:
-    rows = _rows(path, names is not None)
-    where, first = next(rows, ("", []))
-    header = [name.strip() for name in first]
-    if names is None or set(map(str.lower, header)) & set(map(str.lower, names)):
-        if len(set(header)) != len(header):
-            raise UserError(f"{where}: found the header {first}, expected names that differ.")
-    elif first:
-        header = list(unnamed[: len(first)] if len(first) <= len(unnamed) else map(str, range(len(first))))
-        yield where, dict(zip(header, map(str.strip, first), strict=True))
-    for where, row in rows:
-        if len(row) != len(header):
-            raise UserError(f"{where}: found {len(row)} columns, {row!r:.60}, but {len(header)} in the first line.")
-        yield where, dict(zip(header, map(str.strip, row), strict=True))
+def _read_csv(path: Path) -> Iterator[Record]:
+    rows = _csv_rows(path)
+    where, header = next(rows, ("", []))
+    if len(header) == 1:
+        _check_separator(path, where, header[0])
+    yield from _with_names(rows, header, where, "A field that has commas needs double quotes around it.")
 
 
-def _rows(path: Path, is_tsv: bool) -> Iterator[tuple[str, list[str]]]:
-    if is_tsv:
-        yield from ((f"{path}:{k}", line.split("\t")) for k, line in enumerate(read_lines(path), 1) if line.strip())
-        return
+def _csv_rows(path: Path) -> Iterator[tuple[str, list[str]]]:
     csv.field_size_limit(MAX_LINE)  # by default 128 KB, less than a long text
     reader = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True)
     try:
         yield from ((f"{path}:{reader.line_num}", row) for row in reader if row)
     except csv.Error as error:
         raise UserError(f"{path}:{reader.line_num}: this is not CSV ({error}). Double quotes within quotes.") from error
+
+
+def _check_separator(path: Path, where: str, header: str) -> None:
+    """Raise if other characters than commas separate the names of a header."""
+    for separator, name in SEPARATORS.items():
+        if separator in header:
+            convert = f"pandas.read_csv({path.name!r}, sep={separator!r}).to_csv('data.csv', index=False)"
+            found = f"the columns are separated by {name}, expected commas"
+            raise UserError(f"{where}: {found}. Convert the file, for instance in Python: {convert}")
+
+
+def _read_tsv(path: Path, names: Sequence[str], unnamed: Sequence[str]) -> Iterator[Record]:
+    lines = enumerate(read_lines(path), 1)
+    rows = ((f"{path}:{k}", line.split("\t")) for k, line in lines if line.strip())
+    where, first = next(rows, ("", []))
+    header = [name.strip() for name in first]
+    if not set(map(str.lower, header)) & set(map(str.lower, names)):
+        rows = chain([(where, first)] if first else [], rows)
+        where = ""
+        header = list(unnamed[: len(first)])
+        if len(first) > len(unnamed):
+            header = list(map(str, range(len(first))))
+    yield from _with_names(rows, header, where, "Tabs separate columns: a text must not have any.")
+
+
+def _with_names(
+    rows: Iterable[tuple[str, list[str]]], header: Sequence[str], header_at: str, advice: str
+) -> Iterator[Record]:
+    """Yield rows as dictionaries. header_at: the header's position. advice: on rows of other lengths."""
+    names = [name.strip() for name in header]
+    if len(set(names)) != len(names):
+        raise UserError(f"{header_at}: found the header {header}, expected names that differ.")
+    for where, row in rows:
+        if len(row) != len(names):
+            raise UserError(f"{where}: found {len(row)} columns, but {len(names)} in the first line. {advice}")
+        record = Row(zip(names, map(str.strip, row), strict=True))
+        record.header = header_at
+        yield where, record
+
+
+def header_position(record: Mapping[str, Any], where: str) -> str:
+    """Where the names of a record's columns are. where: the position of the record itself."""
+    return getattr(record, "header", "") or where
 
 
 def is_table(data: Any) -> bool:
@@ -150,8 +198,11 @@ def value_of(record: Mapping[str, Any], column: str, where: str) -> Any:
     for name, value in record.items():
         if str(name).lower() == column.lower():
             return value
-    found = ", ".join(map(str, record))
-    raise UserError(f"{where}: there is no {column!r}. Found {found:.80}. In training, `columns` names them.")
+    found = join_names(list(map(str, record)))
+    advice = "In training, `columns` names them."
+    if column.isdecimal():
+        advice = "A .csv needs a first line with the names of its columns; only those of a .tsv may have numbers."
+    raise UserError(f"{header_position(record, where)}: there is no column {column!r}. Found {found:.80}. {advice}")
 
 
 def check_label(value: Any, where: str) -> Label:
@@ -164,7 +215,9 @@ def check_label(value: Any, where: str) -> Label:
         return check_text(value, where)
     if isinstance(value, int):
         return value
-    raise UserError(f"{where}: the label is {describe(value)}, expected a string, an integer or a boolean.")
+    is_nan = isinstance(value, float) and math.isnan(value)
+    found = "empty" if value is None or is_nan or isinstance(value, str) else describe(value)
+    raise UserError(f"{where}: the label is {found}, expected a string, an integer or a boolean.")
 
 
 def label_ids(labels: Sequence[Label]) -> dict[Label, int]:
@@ -202,6 +255,9 @@ def labelled(data: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
         wrong = next((part for part in pair if as_list(part) is None), data)
         expected = "a file, a table or list of dictionaries, or a list and its labels"
         raise TypeError(f"`{name}`: found {describe(wrong)}, expected {expected}.")
-    if not examples or len(examples) != len(labels):
-        raise UserError(f"`{name}`: found {len(examples)}, and {len(labels)} labels, expected as many, at least one.")
+    if not examples:
+        raise UserError(f"`{name}` is empty, expected examples and their labels.")
+    if len(examples) != len(labels):
+        counts = f"{format_count(len(examples), 'examples')} and {format_count(len(labels), 'labels')}"
+        raise UserError(f"`{name}`: found {counts}, expected as many.")
     return ((f"{name} {k}", example, label) for k, (example, label) in enumerate(zip(examples, labels, strict=True)))

@@ -67,8 +67,9 @@ def decode(data: bytes, path: Path, line: int, encoding: str = "UTF-8") -> str:
         likely = _likely_encoding(data)
         if likely != "UTF-8":
             looks = f"It looks like {likely}. " if likely else ""
-            own = "." if likely == "UTF-16" else "; only the text of preprocess.py may have another --encoding."
-            advice = f"{looks}Convert it with iconv -f {likely or 'NAME'} -t utf-8{own}"
+            own = "" if likely == "UTF-16" else " Only the text of preprocess.py may have another --encoding."
+            ways = f"in an editor, in Excel as CSV UTF-8, or with iconv -f {likely or 'NAME'} -t utf-8"
+            advice = f"{looks}Save it as UTF-8: {ways}.{own}"
         elif codecs.lookup(encoding).name == "utf-8":
             advice = "The text is damaged: a character is incomplete. Create it again, or repair it with iconv -c."
         else:

@@ -45,9 +45,12 @@ class Classifier(Task[ClassifierSettings]):
         data = {name: reader.read(part, name) for name, part in given.items()}
         strings = (part for text in data["train"] for part in text.texts)
         settings, tokeniser = resolve_language(settings, strings, pretrained)
-        n_cut = sum(tokenise(text, tokeniser, settings.max_seq_len) for part in data.values() for text in part)
+        texts = list(chain.from_iterable(data.values()))
+        n_cut = sum(tokenise(text, tokeniser, settings.max_seq_len) for text in texts)
         if n_cut:
             log.warning(f"{format_count(n_cut, 'texts')} cut after {settings.max_seq_len} tokens, see `max_seq_len`.")
+        if n_empty := sum(not any(text.tokens) for text in texts):
+            log.warning(f"{format_count(n_empty, 'texts')} without words.")
         parts = make_parts(data["train"], settings)
         for part in data.values():
             check_texts(part, parts)
@@ -140,7 +143,14 @@ class Classifier(Task[ClassifierSettings]):
 
     def _probabilities(self, texts: Iterable[AnyText], window: float | None) -> Iterator[np.ndarray]:
         given = (as_text(text, f"text {k}") for k, text in enumerate(texts))
-        return self.predictions(map(self.tokenised, given), window)
+        return self.predictions(map(self._with_words, given), window)
+
+    def _with_words(self, text: Text) -> Text:
+        """The text with its tokens; a warning if there are none, for then its class is that of no text at all."""
+        text = self.tokenised(text)
+        if not any(text.tokens):
+            _warn_once("A text without words gets the class of an empty text. This is logged once.")
+        return text
 
     def tokenised(self, text: Text) -> Text:
         """The text with its tokens. Raise unless it is a pair if the classifier is of pairs."""
@@ -156,7 +166,10 @@ def make_parts(train: Sequence[Text], settings: ClassifierSettings) -> dict[str,
     labels = distinct_labels(counts)
     if counts[train[0].label] == 1 and train[0].where.endswith((".tsv:1", ".tsv.gz:1")):
         log.warning(f"{train[0].where}: only this line has the label {train[0].label!r:.60}. A header? Set `columns`.")
-    log.info(f"classes: {join_names([f'{label} {counts[label]:,}' for label in labels])}")
+    log.info(f"classes: {join_names([f'{label} {counts[label]:,}' for label in labels], 50)}")
+    if len(labels) > max(10, len(train) / 3):
+        found = f"{len(labels):,} labels of {len(train):,} texts, such as {labels[-1]!r:.60}"
+        log.warning(f"{found}: are the columns in another order? `columns` names them.")
     words = None
     if settings.word_dim or settings.word_vectors_trainable:
         words = Vocabulary.frequent(chain.from_iterable(chain.from_iterable(text.tokens for text in train))).words

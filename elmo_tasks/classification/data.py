@@ -76,9 +76,13 @@ class TextReader:
         found = self.columns or [next((name for name in names if name in keys), "") for names in USUAL]
         names = [name for k, name in enumerate(found) if name or k < 2]
         if "" in names:
+            found = ", ".join(map(str, record))
+            advice = ""
+            if isinstance(record, records.Row):
+                advice = " A .csv needs a first line with such names; without one, the columns of a .tsv have numbers."
             raise UserError(
-                f"{where}: found the columns {', '.join(map(str, record))!s:.80}, expected text and label and, of pairs, "
-                "text2. In training, `columns` names others: TEXT,LABEL[,TEXT2]; numbers if a .tsv has no header."
+                f"{records.header_position(record, where)}: found the columns {found:.80}, expected text and label and, "
+                f"of pairs, text2. In training, `columns` names others: TEXT,LABEL[,TEXT2].{advice}"
             )
         return names
 

@@ -6,7 +6,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from elmo_core.checks import check_number, check_texts
+from elmo_core.checks import as_list, check_number, describe
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.inputs import Rows
 from elmo_tasks.reading.data import (
@@ -102,7 +102,8 @@ class Reader(Task[ReaderSettings]):
         return as_given(questions, "questions", lambda some, _: self._answers(iter(some), k))
 
     def _answers(self, questions: Iterator[tuple[str, str]], k: int) -> Iterator[list[Answer]]:
-        while some := check_texts(list(islice(questions, QUESTIONS_AT_ONCE)), ("question", "passage")):
+        pairs = (_pair(value, number) for number, value in enumerate(questions))
+        while some := list(islice(pairs, QUESTIONS_AT_ONCE)):
             asked: dict[str, list[Question]] = {}
             for number, (question, passage) in enumerate(some):
                 asked.setdefault(passage, []).append(Question(str(number), question, [], []))
@@ -111,7 +112,10 @@ class Reader(Task[ReaderSettings]):
             yield from (answers[str(number)] for number in range(len(some)))
 
     def best(self, passages: Sequence[Passage], k: int) -> dict[str, list[Answer]]:
-        """The k best answers to each question over all windows of its passage, by its id."""
+        """The k best answers to each question over all windows of its passage, by its id.
+
+        The scores of all spans are in memory for one question at a time: they are many times the logits.
+        """
         asked = ((window, passage.texts[1:]) for passage in passages for window in self._windows(passage))
         groups = chain.from_iterable(question_groups(*pair) for pair in asked)
         logits = chain.from_iterable(self.predictions(groups))  # of each window and question, (2, T)
@@ -120,13 +124,25 @@ class Reader(Task[ReaderSettings]):
         for passage in passages:
             n_tokens = len(passage.content.tokens)
             longest = min(self.settings.max_answer_length, self.settings.max_seq_len, n_tokens)
-            scores = np.full((len(passage.questions), n_tokens, longest), -np.inf, np.float32)
-            for window in self._windows(passage):
-                for spans in scores[:, window.begin : window.end]:
-                    np.maximum(spans, span_scores(next(logits), longest), out=spans)
-            for question, spans in zip(passage.questions, scores, strict=True):
-                answers[question.id] = best_answers(passage.content, spans, k, no_answer) if n_tokens else []
+            cover = self._windows(passage)
+            of_windows = [list(islice(logits, len(passage.questions))) for _ in cover]
+            for question, *of_question in zip(passage.questions, *of_windows, strict=True):
+                scores = np.full((n_tokens, longest), -np.inf, np.float32)
+                for window, row in zip(cover, of_question, strict=True):
+                    spans = scores[window.begin : window.end]
+                    np.maximum(spans, span_scores(row, longest), out=spans)
+                found = best_answers(passage.content, scores, k, no_answer) if n_tokens else []
+                answers[question.id] = found
         return answers
 
     def _windows(self, passage: Passage) -> list[Window]:
         return windows(passage.content, self.settings.max_seq_len, self.settings.doc_stride)
+
+
+def _pair(value: Any, number: int) -> Sequence[str]:
+    """A question and its passage. Raise unless they are two strings. number: from 0."""
+    parts = as_list(value)
+    if parts is None or len(parts) != 2 or not all(isinstance(part, str) for part in parts):
+        expected = "a question and its passage, two strings in a tuple"
+        raise TypeError(f"question {number}: found {describe(value)}, expected {expected}.")
+    return parts

@@ -1,7 +1,6 @@
-"""The classifier: its data, training in one and two phases, predictions, folders, run_finetune.py."""
+"""The classifier: training in one and two phases, predictions, folders."""
 
 import gzip
-import json
 import pickle
 import random
 from dataclasses import replace
@@ -9,22 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn import metrics
 
-import run_finetune
-import word2vec_base
 from elmo import ELMo
 from elmo_core.machine import versions
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
 from elmo_tasks import Classifier, ClassifierSettings
-from elmo_tasks.classification.data import TextReader, hold_out
-from elmo_tasks.classification.heads import HEADS
-from elmo_tasks.classification.score import Score
+from elmo_tasks.classification.classifier import _warn_once
 
 TOPICS = {"art": "the painter and his museum", "sport": "a goal in the match", "tech": "new chips for computers"}
-SETTINGS = ClassifierSettings(word_dim=6, head="mean", epochs=6, lr=0.05, hidden_dim=7, batch_size=16, lang="none")
-READER = TextReader(ClassifierSettings())
+SETTINGS = ClassifierSettings(
+    elmo=None, word_dim=6, head="mean", epochs=6, lr=0.05, hidden_dim=7, batch_size=16, lang="none"
+)
 
 
 def topics(n: int, seed: int = 0) -> tuple[list[str], list[str]]:
@@ -35,6 +30,12 @@ def topics(n: int, seed: int = 0) -> tuple[list[str], list[str]]:
 
 
 TEXTS, LABELS = topics(60)
+
+
+class Frame:
+    """What is looked at of a DataFrame of pandas, which the tests do not need."""
+
+    columns, iloc = ["review", "stars"], None
 
 
 @pytest.fixture(autouse=True)
@@ -49,83 +50,6 @@ def train(texts=TEXTS, labels=LABELS, settings=SETTINGS, **options) -> Classifie
 def write(path: Path, content: str) -> Path:
     path.write_bytes(gzip.compress(content.encode()) if path.suffix == ".gz" else content.encode())
     return path
-
-
-# Data
-
-
-SINGLE, PAIR = [(("good film",), "p"), (("bad",), "1")], [(("a", "b c"), "1")]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "columns", "expected"),
-    [
-        ("a.tsv", "good film\tp\nbad\t1\n", None, SINGLE),
-        ("a.tsv.gz", "\ufeffText\tLabel\r\ngood  film\tp\r\n\r\nbad\t1", None, SINGLE),
-        ("a.tsv", "qid\tlabel\ttext_a\n1\tp\tgood film\n2\t1\tbad\n", None, SINGLE),
-        ("a.tsv", "p\tx\tgood film\n1\tx\tbad\n", "2,0", SINGLE),
-        ("a.tsv", "id\twords\tclass\n1\tgood film\tp\n2\tbad\t1\n", ["words", "class"], SINGLE),
-        ("a.tsv", '"a" b\tp\n', None, [(('"a" b',), "p")]),
-        ("a.jsonl", '{"text": "good\\n film", "label": "p", "id": 5}\n{"label": 1, "text": "bad"}\n', None,
-         [SINGLE[0], (("bad",), 1)]),
-        ("a.json", '[{"review": "good film", "stars": "p"}, {"review": "bad", "stars": "1"}]', "review,stars", SINGLE),
-        ("a.csv", "text,label\ngood film,p\nbad,1\n", None, SINGLE),
-        ("a.csv", 'id,TEXT,Label\n1,"good\n\nfilm",p\n2,bad,1\n', None, SINGLE),
-        ("a.csv", 'text,label\n"a ""good"", old; film",p\n', None, [(('a "good", old; film',), "p")]),
-        ("a.tsv", "a\t1\tb c\n", None, PAIR),
-        ("a.tsv", "sentence1\tsentence2\tlabel\na\tb c\t1\n", None, PAIR),
-        ("a.tsv", "a\tb c\t1\n", "0,2,1", PAIR),
-    ],
-)  # fmt: skip
-def test_files_of_texts(tmp_path, name, content, columns, expected):
-    reader = TextReader(ClassifierSettings(columns=columns))
-    assert [(x.texts, x.label) for x in reader.read(str(write(tmp_path / name, content)), "texts")] == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "word"),
-    [
-        ("a.tsv", "\n", "no texts"),
-        ("a.tsv", "a\t1\nb\n", "a.tsv:2"),
-        ("a.tsv", "a\t1\n\nb\t\n", "a.tsv:3.*label"),
-        ("a.tsv", "a\tb\tc\t1\n", "columns"),
-        ("a.tsv", "a\t1\nb\t\xff\n".replace("\xff", "\0"), "a.tsv:2"),
-        ("a.csv", 'text,label\na,1\n"b,1\nc,1\n', "CSV"),
-        ("a.csv", "words,class\na,1\n", "columns"),
-        ("a.json", '[{"text": "a", "label": 1}, {"text": "b"}]', "object 2.*label"),
-        ("a.jsonl", '{"text": "a", "label": 1}\n{"text": 3, "label": 1}\n', "jsonl:2.*int"),
-        ("a.txt", "a\t1\n", "tsv"),
-        ("b.tsv", None, "b.tsv"),
-    ],
-)
-def test_faulty_files(tmp_path, name, content, word):
-    if content is not None:
-        write(tmp_path / name, content)
-    with pytest.raises(UserError, match=word):
-        READER.read(tmp_path / name, "texts")
-
-
-@pytest.mark.parametrize("missing", [None, float("nan"), "", " ", 1.5, "\ud83d", "a\0"])
-def test_labels_that_are_missing(missing):
-    with pytest.raises(UserError, match="texts 1"):
-        READER.read((["a", "b"], ["x", missing]), "texts")
-
-
-@pytest.mark.parametrize("wrong", ["good", 3, {"a", "b"}, ["good", "bad"], (["a"], ["x", "y"]), ([], [])])
-def test_what_is_not_texts_and_labels(wrong):
-    with pytest.raises((TypeError, UserError)):
-        train(wrong, None)
-
-
-def test_a_dev_part_has_every_class():
-    texts = READER.read((TEXTS, LABELS), "texts")
-    left, held = hold_out(texts, 1)
-    assert len(held) == 6 and {x.label for x in held} == set(TOPICS) and len(left) == 54
-    with pytest.raises(UserError, match="dev"):
-        hold_out(READER.read((TEXTS, ["only", *LABELS[1:]]), "texts"), 1)
-
-
-# Training and prediction
 
 
 def test_labels_come_back_as_they_went_in():
@@ -161,6 +85,30 @@ def test_a_header_of_other_names_is_noticed(tmp_path, messages):
     assert "train.tsv:1: only this line has the label '类别'" in messages()
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_swapped_columns_are_noticed(tmp_path, messages, named):
+    texts = [f"text {k}" for k in range(30)] * 2
+    rows = "".join(f"{k % 2}\t{text}\n" for k, text in enumerate(texts))
+    (tmp_path / "train.tsv").write_text(rows, encoding="utf-8")
+    columns = "1,0" if named else None
+    settings = replace(SETTINGS, epochs=0, columns=columns)
+    train(tmp_path / "train.tsv", None, settings)
+    assert ("30 labels of 60 texts" in messages()) != named
+
+
+def test_texts_without_words_are_noticed_and_have_a_class(messages):
+    classifier = train([*TEXTS, "", " "], [*LABELS, "art", "art"], replace(SETTINGS, epochs=1))
+    assert "2 texts without words" in messages()
+    _warn_once.cache_clear()
+    assert {*classifier.predict(["a goal", "", "\u200b", " "])} <= {*TOPICS}
+    assert messages().count("without words gets") == 1
+
+
+def test_labels_for_other_texts_are_counted():
+    with pytest.raises(UserError, match="60 examples and 5 labels"):
+        train(labels=LABELS[:5])
+
+
 def test_predictions_are_those_of_the_text_alone(small_weights):
     classifier = train(settings=replace(SETTINGS, elmo=small_weights["char"], head="lstm", head_dim=5, word_dim=0))
     texts = ["a goal", "", "chips " * 40, "never seen", "the painter"]
@@ -174,12 +122,16 @@ def test_predictions_are_those_of_the_text_alone(small_weights):
     for wrong in (("a", "b"), 3):
         with pytest.raises(UserError, match="text 0"):
             classifier.predict([wrong])
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="a column of texts"):
         classifier.predict("a goal")
+    with pytest.raises(TypeError, match="Frame with the columns review, stars"):
+        classifier.predict(Frame())
 
 
-@pytest.mark.parametrize("inputs", ["words", "characters", "file", "tuned file", "ELMo", "tuned ELMo", "tuned at once"])
-@pytest.mark.parametrize("pairs", [False, True])
+INPUTS = ["words", "characters", "file", "tuned file", "ELMo", "tuned ELMo", "tuned at once"]
+
+
+@pytest.mark.parametrize(("inputs", "pairs"), [*((name, False) for name in INPUTS), ("words", True), ("ELMo", True)])
 def test_what_is_trained_is_complete_and_learns(tmp_path, small_weights, inputs, pairs):
     write(tmp_path / "vectors.txt", "3 2\na 1 0\nthe 0 1\nnew 1 1\n")
     elmo, file = {"elmo": small_weights["word"], "layers": "mix"}, {"word_vectors": tmp_path / "vectors.txt"}
@@ -218,11 +170,20 @@ def test_tuning_begins_with_the_first_model_and_changes_elmo(small_weights):
     assert tuned.results["dev"].value >= first.results["dev"].value
 
 
+@pytest.fixture(scope="module")
+def in_two_phases(small_weights) -> ClassifierSettings:
+    return replace(SETTINGS, elmo=small_weights["char"], elmo_trainable=True, tune_epochs=2, dropout=0.3)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(in_two_phases) -> Classifier:
+    return train(settings=in_two_phases)
+
+
 @pytest.mark.parametrize("stop", [1, 6, 7, 8])
-def test_resumed_training_is_the_same(tmp_path, small_weights, stop, messages):
+def test_resumed_training_is_the_same(tmp_path, in_two_phases, uninterrupted, stop, messages):
     if not versions.random_states(paddle):
         pytest.skip(f"paddle {paddle.__version__} hides the state of its random generator, which dropout draws from")
-    settings = replace(SETTINGS, elmo=small_weights["char"], elmo_trainable=True, tune_epochs=2, dropout=0.3)
     epochs = []
 
     def interrupt(scores):
@@ -231,12 +192,12 @@ def test_resumed_training_is_the_same(tmp_path, small_weights, stop, messages):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(settings=settings, save_dir=tmp_path / "m", progress=interrupt)
+        train(settings=in_two_phases, save_dir=tmp_path / "m", progress=interrupt)
     assert "resume" in messages()
     with pytest.raises(UserError, match="lr was"):
-        train(settings=replace(settings, lr=0.1), save_dir=tmp_path / "m", resume=True)
-    resumed, whole = train(settings=settings, save_dir=tmp_path / "m", resume=True), train(settings=settings)
-    for name, weight in whole.trained_weights().items():
+        train(settings=replace(in_two_phases, lr=0.1), save_dir=tmp_path / "m", resume=True)
+    resumed = train(settings=in_two_phases, save_dir=tmp_path / "m", resume=True)
+    for name, weight in uninterrupted.trained_weights().items():
         assert np.array_equal(weight.numpy(), resumed.trained_weights()[name].numpy()), name
     assert not list((tmp_path / "m").glob("training*"))
 
@@ -253,20 +214,9 @@ def test_settings_without_effect():
         with pytest.raises(UserError, match=next(iter(wrong))):
             train(settings=ClassifierSettings(word_dim=3, **wrong))
     with pytest.raises(UserError, match="elmo"):
-        train(settings=ClassifierSettings())
+        train(settings=ClassifierSettings(elmo=None))
     with pytest.raises(UserError, match="lower"):
         train(settings=replace(SETTINGS, lr=1e20))
-
-
-def test_scores_are_scikit_learns():
-    generator = np.random.default_rng(0)
-    labels, probabilities = generator.integers(3, size=50), generator.dirichlet(np.ones(3), 50)
-    score = Score(labels, probabilities, ["a", "b", 3])
-    assert score.auc == pytest.approx(metrics.roc_auc_score(labels, probabilities, multi_class="ovr"))
-    assert score.to_dict()["macro_f1"] == metrics.f1_score(labels, probabilities.argmax(axis=1), average="macro")
-    assert np.trace(score.to_dict()["confusion"]) / 50 == pytest.approx(score.accuracy)
-    assert "3" in score.table() and set(score.to_dict()["classes"]) == {"a", "b", "3"}
-    assert Score(labels[:1] * 0, probabilities[:1], ["a", "b"]).auc == 0
 
 
 def test_a_layer_with_its_cache_is_shared(small_weights):
@@ -278,50 +228,3 @@ def test_a_layer_with_its_cache_is_shared(small_weights):
     assert cached.keys() == layer.cached.keys() and again.pretrained.layer is layer
     by_name = train(settings=replace(settings, elmo=small_weights["char"], lr=0.01))
     np.testing.assert_allclose(again.predict_proba(TEXTS), by_name.predict_proba(TEXTS), atol=1e-3)
-
-
-# run_finetune.py
-
-
-def test_the_script(tmp_path, capsys, small_weights):
-    for name, n in {"train": 60, "test": 21}.items():
-        rows = "".join(f"{text}\t{label}\n" for text, label in zip(*topics(n, n), strict=True))
-        write(tmp_path / f"{name}.tsv", rows)
-    flags = [f"--init_from_ckpt={small_weights['char']}", "--head=mean", "--epochs=5", "--lr=0.05", "--device=cpu"]
-    files = [f"--train_file={tmp_path / 'train.tsv'}", f"--test_file={tmp_path / 'test.tsv'}"]
-    model = f"--save_dir={tmp_path / 'model'}", f"--json={tmp_path / 'scores.json'}"
-    run_finetune.main(["train", *flags, *files, *model])
-    scores = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
-    assert "support" in capsys.readouterr().out
-    argv = [f"--model_dir={tmp_path / 'model'}", "--device=cpu"]
-    run_finetune.main(["evaluate", *argv, files[1], f"--json={tmp_path / 'test.json'}"])
-    capsys.readouterr()
-    assert json.loads((tmp_path / "test.json").read_text(encoding="utf-8"))["test"] == scores["test"]
-    texts = write(tmp_path / "texts", "the painter\n\na goal\n")
-    run_finetune.main(["predict", *argv, f"--input={texts}", f"--output={tmp_path / 'classes'}"])
-    first, blank, last = (tmp_path / "classes").read_text(encoding="utf-8").split("\n")[:3]
-    assert first.split("\t")[0] in TOPICS and first.endswith("\tthe painter") and not blank and last
-    run_finetune.main(["predict", *argv, f"--input={texts}", "--output_format=json"])
-    values = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line]
-    assert len(values) == 2 and set(values[0]) == {"text", "label", "probabilities"}
-    for labelled in ("test.tsv", write(tmp_path / "texts.jsonl", '{"text": "a"}').name):
-        with pytest.raises(UserError, match=f"{labelled}:1: .*labelled"):
-            run_finetune.main(["predict", *argv, f"--input={tmp_path / labelled}"])
-
-
-def test_the_published_commands(tmp_path, capsys, small_weights):
-    for name, word in (("pos", "caf\xe9 good"), ("neg", "bad")):
-        content = "".join(f"{word} film {k}\n" for k in range(40)).encode("latin-1")
-        (tmp_path / f"rt-polarity.{name}").write_bytes(content)
-    data = f"--data_dir={tmp_path}"
-    run_finetune.main([data, f"--init_from_ckpt={small_weights['char']}", "--epochs=2", "--device=cpu"])
-    write(tmp_path / "vectors.txt", "2 2\ngood 1 0\nbad 0 1\n")
-    word2vec_base.main([data, f"--pretrained_word2vec_file={tmp_path / 'vectors.txt'}", "--epochs=9", "--device=cpu"])
-    out = capsys.readouterr().out
-    assert out.count("== test: accuracy") == 2 and "100.00%" in out.partition("== test")[2]
-    with pytest.raises(UserError, match="rt-polarity"):
-        run_finetune.main([f"--data_dir={tmp_path / 'none'}", "--init_from_ckpt=none"])
-
-
-def test_every_head_is_a_choice():
-    assert ClassifierSettings.__dataclass_fields__["head"].metadata["choices"] == tuple(HEADS)

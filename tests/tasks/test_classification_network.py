@@ -1,0 +1,73 @@
+"""The classifier's network: means without padding, pairs, the loss, independence of the batch."""
+
+import numpy as np
+import pytest
+
+from elmo_core.machine.runtime import paddle
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_tasks import Classifier, ClassifierSettings
+from elmo_tasks.classification.heads import HEADS
+from elmo_tasks.classification.network import Batch
+from elmo_tasks.inputs import Rows
+
+WORDS = ["the", "river", "bank", "of"]
+VOCABULARY = Vocabulary([*SPECIAL_TOKENS, *WORDS])
+TEXTS = [["the", "bank"], ["river"], [], ["the", "bank", "of", "the", "river"]]
+
+
+def network(pairs: bool = False, **changes):
+    sizes = {"word_dim": 5, "hidden_dim": 0, "head_dim": 3, "head": "mean", "dropout": 0.0, **changes}
+    parts = {"labels": ["a", "b", "c"], "pairs": pairs, "words": WORDS}
+    found = Classifier.create(ClassifierSettings(elmo=None, lang="none", **sizes), parts, "cpu").network
+    found.eval()
+    return found
+
+
+def means(net) -> np.ndarray:
+    """The mean embedding of each text, zeros of an empty one."""
+    table = net.inputs.words.embedding.weight.numpy()
+    return np.stack([table[VOCABULARY.ids(text)].mean(axis=0) if text else np.zeros(5) for text in TEXTS])
+
+
+def linear(layer, x: np.ndarray) -> np.ndarray:
+    return x @ layer.weight.numpy() + layer.bias.numpy()
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    return np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True)
+
+
+def test_the_mean_is_over_the_tokens_not_over_the_padding():
+    net = network()
+    np.testing.assert_allclose(net(Rows(TEXTS)).numpy(), linear(net.output, means(net)), rtol=1e-4, atol=1e-6)
+
+
+def test_a_pair_is_both_texts_their_difference_and_their_product():
+    net = network(pairs=True, hidden_dim=4)
+    a, b = np.split(means(net), 2)
+    x = np.concatenate([a, b, np.abs(a - b), a * b], axis=1)
+    expected = linear(net.output, np.tanh(linear(net.hidden, x)))
+    np.testing.assert_allclose(net(Rows(TEXTS)).numpy(), expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_texts_logits_do_not_depend_on_the_batch(head):
+    net = network(head=head)
+    together = net(Rows(TEXTS)).numpy()
+    for text, row in zip(TEXTS, together, strict=True):
+        np.testing.assert_allclose(net(Rows([text])).numpy()[0], row, rtol=1e-4, atol=1e-6)
+
+
+def test_the_loss_is_the_mean_cross_entropy_weighted_by_class():
+    net, labels, weights = network(), np.array([0, 2, 1, 0]), np.array([0.5, 2.0, 1.0], np.float32)
+    net.train()
+    surprise = -np.log(softmax(net(Rows(TEXTS)).numpy()))[np.arange(4), labels]
+    batch = Batch(Rows(TEXTS), labels)
+    assert net.loss(batch).item() == pytest.approx(surprise.mean(), rel=1e-4)
+    net.class_weights = paddle.to_tensor(weights)
+    expected = (weights[labels] * surprise).sum() / weights[labels].sum()
+    assert net.loss(batch).item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_every_head_is_a_choice():
+    assert ClassifierSettings.__dataclass_fields__["head"].metadata["choices"] == tuple(HEADS)
