@@ -190,10 +190,15 @@ def weights_of(layer: nn.Layer) -> dict[str, np.ndarray]:
 
 
 def set_weights(parameters: Mapping[str, paddle.Tensor], weights: Mapping[str, np.ndarray], source: str) -> None:
-    """Set all parameters. Raises, and changes nothing, if one is missing, unexpected or has the wrong shape."""
+    """Set all parameters. Raises, and changes nothing, if one is missing, unexpected or has the wrong shape.
+
+    Those that have their values already are left alone, and so is what was computed with them, such as cached layers.
+    """
     checkpoint.check_shapes({name: tuple(parameter.shape) for name, parameter in parameters.items()}, weights, source)
     for name, parameter in parameters.items():
-        parameter.set_value(weights[name].astype(str(parameter.dtype).removeprefix("paddle."), copy=False))
+        value = weights[name].astype(str(parameter.dtype).removeprefix("paddle."), copy=False)
+        if not np.array_equal(parameter.numpy(), value):
+            parameter.set_value(value)
 
 
 class ScalarMix(nn.Layer):

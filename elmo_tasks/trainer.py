@@ -133,7 +133,8 @@ class State:
     def __init__(self, task: Task, settings: TrainingSettings, dev: Sequence[Any]):
         self.task, self.settings, self.dev = task, settings, dev
         self.optimizer = make_optimizer(task.network, settings)
-        self.average = WeightAverage(task.trained_weights(), settings.ema)
+        trained = {name: w for name, w in task.trained_weights().items() if not w.stop_gradient}  # in this phase
+        self.average = WeightAverage(trained, settings.ema)
         self.random = np.random.default_rng(settings.seed)
         self.epoch, self.seconds = 0, 0.0
         self.best_epoch, self.best_score, self.best_weights = 0, None, {}

@@ -197,9 +197,15 @@ def test_resumed_training_is_the_same(tmp_path, in_two_phases, uninterrupted, st
     with pytest.raises(UserError, match="lr was"):
         train(settings=replace(in_two_phases, lr=0.1), save_dir=tmp_path / "m", resume=True)
     resumed = train(settings=in_two_phases, save_dir=tmp_path / "m", resume=True)
+    assert "cached layers" not in messages()
     for name, weight in uninterrupted.trained_weights().items():
         assert np.array_equal(weight.numpy(), resumed.trained_weights()[name].numpy()), name
     assert not list((tmp_path / "m").glob("training*"))
+
+
+def test_averages_in_the_first_phase_leave_the_frozen_elmo_and_its_cache_alone(in_two_phases, messages):
+    train(settings=replace(in_two_phases, ema=0.9, epochs=2))
+    assert "cached layers" not in messages()
 
 
 def test_balanced_classes(small_weights):
