@@ -3,6 +3,7 @@
     python run_finetune.py train --train_file=train.tsv --test_file=test.tsv --init_from_ckpt=checkpoints --save_dir=model
     python run_finetune.py train --train_file=train.jsonl --init_from_ckpt=none --word_vectors=vectors.bin --save_dir=model
     python run_finetune.py predict --model_dir=model --input=texts.txt
+    echo "A good film." | python run_finetune.py predict --model_dir=model
     python run_finetune.py evaluate --model_dir=model --test_file=test.tsv
     python run_finetune.py --data_dir=data/polarity --init_from_ckpt=checkpoints/sample
 

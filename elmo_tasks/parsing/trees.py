@@ -2,6 +2,7 @@
 
 import html
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -73,18 +74,34 @@ class Tree:
             yield "\t".join([str(k), re.sub(r"\s+", "_", form) or "_", *"_" * 7, last])
 
     def to_svg(self) -> str:
-        """A picture of the arcs above the words."""
+        """A picture of the arcs above the words, in the direction of their script."""
         sizes = [max(display_width(word), len(label)) for word, label in zip(self.tokens, self.labels, strict=True)]
         ends = np.cumsum([0, *(9 * size + 16 for size in sizes)])
         x = (ends[1:] + ends[:-1]) / 2
+        if is_right_to_left(self.tokens):
+            x = ends[-1] - x
         heights = [LEVEL * abs(k - head) ** 0.8 if head else 0.0 for k, head in enumerate(self.heads, 1)]
         top = max(heights, default=0) + 2 * LEVEL
         parts = [_text(at, top + 20, word) for at, word in zip(x, self.tokens, strict=True)]
         for k, (head, label, height) in enumerate(zip(self.heads, self.labels, heights, strict=True)):
-            begin, height = (x[head - 1] + (4 if head <= k else -4), height) if head else (x[k], top - LEVEL / 2)
+            if head:
+                begin = x[head - 1]
+                begin += 4 if begin < x[k] else -4
+            else:
+                begin = x[k]
+                height = top - LEVEL / 2
             parts.append(f'<path d="M{begin:.0f} {top:.0f}v-{height:.0f}H{x[k]:.0f}V{top:.0f}"/>')
             parts.append(_text((begin + x[k]) / 2, top - height - 3, label, ' class="l"'))
         return SVG.format(width=int(ends[-1]), height=int(top + 30), content="".join(parts))
+
+
+def is_right_to_left(tokens: Iterable[str]) -> bool:
+    """Tell whether the first letter is of a script that runs from right to left."""
+    for character in "".join(tokens):
+        direction = unicodedata.bidirectional(character)
+        if direction in ("L", "R", "AL"):
+            return direction != "L"
+    return False
 
 
 def _text(x: float, y: float, text: str, attributes: str = "") -> str:

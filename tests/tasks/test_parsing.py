@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import re
 import xml.etree.ElementTree
 from dataclasses import replace
 
@@ -142,6 +143,21 @@ def test_a_parser_learns_is_moved_and_parses_raw_text(treebank, checkpoints, tmp
     (tmp_path / "untagged.conllu").write_text("1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n\n" * 2, encoding="utf-8")
     with pytest.raises(UserError, match="with_tags"):
         Parser.train(tmp_path / "untagged.conllu", settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "step"), [(["the", "dog", "sleeps"], 1), (["12", "كتاب", "UN"], -1), (["(", "ספר", ")"], -1)]
+)
+def test_pictures_run_in_the_direction_of_the_script(tokens, step):
+    tree = Tree(tokens, [2, 0, 2], ["x", "root", "y"])
+    picture = xml.etree.ElementTree.fromstring(tree.to_svg())
+    texts = [text for text in picture.iter("{http://www.w3.org/2000/svg}text") if not text.get("class")]
+    assert [text.text for text in texts] == tokens
+    places = [step * int(text.get("x")) for text in texts]
+    assert places == sorted(places)
+    first_arc, *_ = [path.get("d") for path in picture.iter("{http://www.w3.org/2000/svg}path") if path.get("d")]
+    begin, end = map(int, re.findall(r"[MH](\d+)", first_arc))  # from the second word to the first
+    assert step * end < step * begin < step * int(texts[1].get("x"))
 
 
 def test_an_untrained_parser_predicts_trees_with_one_root(treebank):
