@@ -101,7 +101,7 @@ class _RowStreams:
         return np.concatenate(ids, axis=1), np.cumsum(np.concatenate(lengths))
 
     def restore(self, corpus: Corpus, saved: np.ndarray) -> None:
-        """Restore the rows' sentences (B, 4): file, index in it, steps emitted, epoch."""
+        """Restore the rows' sentences (B, 4): file, index in it, steps emitted, epoch. IndexError: there are none such."""
         self.current = [_Sentence(NO_IDS, *row) for row in saved.tolist()]
         for file, epoch in sorted({(s.file, s.epoch) for s in self.current if s.file >= 0}):
             same_text = [s for s in self.current if (s.file, s.epoch) == (file, epoch)]
@@ -109,6 +109,9 @@ class _RowStreams:
             loaded = self.sentences(corpus, file, lambda n, indices=indices: indices, epoch)
             for sentence, source in zip(same_text, loaded, strict=True):
                 sentence.ids = source.ids
+        for sentence in self.current:
+            if sentence.n_done < 0 or sentence.n_left < 0 or (sentence.file >= 0 and sentence.index < 0):
+                raise IndexError(f"no sentence of the text: {saved.tolist()!r:.80}")
 
     def batch(self, source: Iterator[_Sentence]) -> LMBatch | None:
         """The next batch, in which rows that run out take sentences from the source; None if nothing is left."""
@@ -248,7 +251,7 @@ class TrainStream:
         }
 
     def seek(self, position: dict) -> None:
-        """Continue from a position of a stream with the same settings and rank."""
+        """Continue from a position of a stream with the same settings and rank. IndexError: it is not in the text."""
         self.start(position["epoch"], position["shard"], position["sentence"])
         self._rows.restore(self._corpus, position["rows"])
 

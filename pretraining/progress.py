@@ -69,19 +69,44 @@ class Progress:
 
     def to_dict(self, ranks: Ranks) -> dict:
         """The progress of all ranks, as `restore` takes it."""
+        return {**self._numbers(), "ranks": ranks.gather(self._of_this_rank())}
+
+    def _numbers(self) -> dict:
+        return {name: getattr(self, name) for name in NUMBERS}
+
+    def _of_this_rank(self) -> dict:
         state = map_state(lambda *parts: np.concatenate([part.numpy() for part in parts]), *self.states)
-        own = {"position": self.position, "state": state, "losses": self.losses}
-        numbers = {name: getattr(self, name) for name in NUMBERS}
-        return {**numbers, "ranks": ranks.gather(own)}
+        return {"position": self.position, "state": state, "losses": self.losses}
+
+    def check(self, saved: Mapping, n_ranks: int | None) -> None:
+        """Raise a ValueError unless a progress that was read from a file has the form of this one.
+
+        n_ranks: None: they, and the shapes of their arrays, may be others.
+        """
+        numbers = {name: saved.get(name) for name in NUMBERS}
+        ranks = saved.get("ranks")
+        if not has_form(numbers, self._numbers()):
+            raise ValueError(f"found {numbers!r:.200}")
+        if not isinstance(ranks, list) or not ranks or n_ranks not in (None, len(ranks)):
+            raise ValueError(f"ranks: found {ranks!r:.80}")
+        example = self._of_this_rank()
+        for k, rank in enumerate(ranks):
+            if not has_form(rank, example, has_shapes=n_ranks is not None):
+                raise ValueError(f"rank {k}: found {rank!r:.80}")
 
     def restore(self, saved: Mapping, changes: set[str], stream: TrainStream, ranks: Ranks) -> None:
-        """Restore the progress and the stream from a checkpoint. If the stream's settings differ, the epoch starts again."""
+        """Restore the progress and the stream from a checkpoint. If the stream's settings differ, the epoch starts again.
+
+        A ValueError or IndexError: the progress is not of this program, or its position not in this text.
+        """
+        is_same_text = not changes & stream.settings.keys()
+        self.check(saved, ranks.size if is_same_text else None)
         kept = set(NUMBERS) - ({"warmup"} if "warmup_steps" in changes else set())
         if "dev_data" in changes:
             kept -= {"evaluated", "best", "best_step", "without_gain"}
         for name in kept:
             setattr(self, name, saved[name])
-        if changes & stream.settings.keys():
+        if not is_same_text:
             epoch = min(rank["position"]["epoch"] for rank in saved["ranks"])
             log.warning(f"The text is read from the beginning of epoch {epoch}.")
             stream.start(epoch)
@@ -92,6 +117,25 @@ class Progress:
             self.states = [map_state(lambda rows, k=k: to_tensor(np.split(rows, n)[k]), own["state"]) for k in range(n)]
             self.losses[:] = own["losses"]
         self.position = stream.position
+
+
+def has_form(value: object, example: object, has_shapes: bool = True) -> bool:
+    """Whether a value has the keys, the lengths, and the types of another, numbers from 0 on, and arrays of its shapes."""
+    if isinstance(example, np.ndarray):
+        if not isinstance(value, np.ndarray) or value.dtype != example.dtype:
+            return False
+        return value.shape == example.shape or not has_shapes
+    if isinstance(example, dict):
+        if not isinstance(value, dict) or value.keys() != example.keys():
+            return False
+        return all(has_form(value[key], example[key], has_shapes) for key in example)
+    if isinstance(example, list | tuple):
+        if not isinstance(value, list) or len(value) != len(example):
+            return False
+        return all(has_form(*pair, has_shapes) for pair in zip(value, example, strict=True))
+    if isinstance(example, str):
+        return isinstance(value, str)
+    return type(value) is type(example) and 0 <= value and (value < 2**63 or value == math.inf)
 
 
 def changed_settings(source: Path, saved: Mapping, settings: Mapping, allow_changes: bool) -> set[str]:

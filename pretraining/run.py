@@ -110,14 +110,28 @@ class Trainer:
         if not source:
             progress.set_total(settings.max_steps, settings.epochs)
             return
-        moments, saved = checkpoint.load_training(source)
-        before = checkpoint.load_config(source)["training"]
+        arrays, saved = checkpoint.load_training(source)
+        before = checkpoint.load_config(source).get("training")
+        if not isinstance(before, dict):
+            path = source / checkpoint.CONFIG
+            raise UserError(f"{path}: training is {before!r:.60}, expected the settings of a training.")
         changes = changed_settings(source, before, self.fixed_settings, settings.allow_changes)
-        progress.restore(saved, changes, self.stream, self.ranks)
+        try:
+            progress.restore(saved, changes, self.stream, self.ranks)
+        except (ValueError, IndexError) as error:
+            path = source / checkpoint.PROGRESS
+            raise UserError(f"{path} is not of a run of this program: {error}. Resume from another one.") from error
         if "optimizer" not in changes:
-            self.optimizer.set_state_dict(moments)
+            self._restore_optimizer(arrays, source / checkpoint.OPTIMIZER)
         progress.set_total(settings.max_steps, settings.epochs)
         self.former_total = saved["total"]
+
+    def _restore_optimizer(self, arrays: Mapping[str, np.ndarray], path: Path) -> None:
+        """Restore the optimizer's state. arrays: may include those of the progress, whose names begin with a slash."""
+        moments = {name: array for name, array in arrays.items() if not name.startswith("/")}
+        shapes = {name: tuple(tensor.shape) for name, tensor in self.optimizer.state_dict().items()}
+        checkpoint.check_shapes(shapes, moments, str(path))
+        self.optimizer.set_state_dict(moments)
 
     def open_folder(self, source: Path | None) -> None:
         """Prepare the folder. The best model so far is forgotten if it is not there, as in a new folder."""

@@ -56,7 +56,8 @@ class Optimizer:
         """Restore a state of `state_dict`. Weights that it lacks keep theirs; entries of other weights are ignored."""
         for key in self._state.keys() & state.keys():
             old = self._state[key]
-            self._state[key] = paddle.to_tensor(np.reshape(state[key], old.shape), place=old.place)
+            values = np.reshape(state[key], old.shape).astype(str(old.dtype).removeprefix("paddle."), copy=False)
+            self._state[key] = paddle.to_tensor(values, place=old.place)  # the kernels check no type
 
     def clear_grad(self) -> None:
         for weight in self.weights.values():

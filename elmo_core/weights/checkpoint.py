@@ -81,7 +81,11 @@ def load_training(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     arrays, metadata = read_tensors(folder / OPTIMIZER)
     if metadata.get(PROGRESS) != disk.sha256(path):
         raise UserError(f"{path} is damaged, or not of the same training as {OPTIMIZER}. Copy the folder again.")
-    return arrays, join_arrays(disk.read_json(path, "the progress of a training"), arrays)
+    values = disk.read_json(path, "the progress of a training")
+    try:
+        return arrays, join_arrays(values, arrays)
+    except (KeyError, TypeError, RecursionError) as error:
+        raise UserError(f"{path} names arrays that {OPTIMIZER} does not have: it is not of this program.") from error
 
 
 def save_config(folder: Path, config: Mapping[str, Any]) -> None:

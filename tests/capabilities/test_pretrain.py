@@ -22,6 +22,7 @@ import run_pretrain
 from dataset import TrainStream
 from elmo import load_bilm
 from elmo_core.config import ELMoConfig
+from elmo_core.files import disk, tensors
 from elmo_core.machine.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
@@ -891,6 +892,53 @@ def test_a_damaged_or_partial_checkpoint_is_an_error(corpus, finished, tmp_path)
     for folder, named in ((damaged, r"progress\.json"), (partial, "partial has only weights")):
         with pytest.raises(UserError, match=named):
             run_pretrain.main(runs.flags(corpus, tmp_path / "run", init_from_ckpt=folder))
+
+
+def set_rows(values: dict, arrays: dict) -> None:
+    arrays["/ranks/0/position/rows"][0, 1] = 10**6
+
+
+def cut_state(values: dict, arrays: dict) -> None:
+    arrays["/ranks/0/state/0/0/0"] = arrays["/ranks/0/state/0/0/0"][:1]
+
+
+def cut_moment(values: dict, arrays: dict) -> None:
+    arrays["softmax.weight_moment_0"] = arrays["softmax.weight_moment_0"][:1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda values, arrays: values.update(step="20"),
+        lambda values, arrays: values.update(tokens=10**400),
+        lambda values, arrays: values.pop("best"),
+        lambda values, arrays: values.update(ranks=[]),
+        lambda values, arrays: values["ranks"][0]["position"].update(shard=-1),
+        lambda values, arrays: values["ranks"][0]["position"].update(shard=99),
+        lambda values, arrays: values["ranks"][0].update(losses={"array": "nowhere"}),
+        set_rows,
+        cut_state,
+        cut_moment,
+    ],
+)
+def test_crafted_content_of_a_checkpoint_is_an_error(corpus, finished, tmp_path, change):
+    """With the right digests: unnoticed, the arrays would be read and written beyond their ends."""
+    folder = shutil.copytree(finished / "20", tmp_path / "20")
+    values = json.loads((folder / checkpoint.PROGRESS).read_text(encoding="utf-8"))
+    arrays, _ = tensors.read_tensors(folder / checkpoint.OPTIMIZER)
+    change(values, arrays)
+    disk.write_json(folder / checkpoint.PROGRESS, values)
+    digests = {checkpoint.PROGRESS: disk.sha256(folder / checkpoint.PROGRESS)}
+    tensors.write_tensors(folder / checkpoint.OPTIMIZER, arrays, digests)
+    with pytest.raises(UserError, match=re.escape(str(folder))):
+        run_pretrain.main(runs.flags(corpus, tmp_path / "run", init_from_ckpt=folder))
+
+
+def test_settings_of_a_training_that_are_no_object_are_an_error(corpus, finished, tmp_path):
+    folder = shutil.copytree(finished / "20", tmp_path / "20")
+    checkpoint.save_config(folder, {**checkpoint.load_config(folder), "training": ["seed"]})
+    with pytest.raises(UserError, match=r"config\.json"):
+        run_pretrain.main(runs.flags(corpus, tmp_path / "run", init_from_ckpt=folder))
 
 
 @pytest.mark.slow
