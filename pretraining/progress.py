@@ -135,7 +135,7 @@ def has_form(value: object, example: object, has_shapes: bool = True) -> bool:
         return all(has_form(*pair, has_shapes) for pair in zip(value, example, strict=True))
     if isinstance(example, str):
         return isinstance(value, str)
-    return type(value) is type(example) and 0 <= value and (value < 2**63 or value == math.inf)
+    return type(value) is type(example) and value >= 0 and (value < 2**63 or value == math.inf)
 
 
 def changed_settings(source: Path, saved: Mapping, settings: Mapping, allow_changes: bool) -> set[str]:

@@ -10,10 +10,10 @@ import pickle
 import struct
 import zipfile
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from elmo_core.files.streams import damage_named
 
 STORAGES = {"FloatStorage": "<f4", "DoubleStorage": "<f8", "HalfStorage": "<f2"}
 STORAGES |= {"LongStorage": "<i8", "IntStorage": "<i4", "ByteStorage": "u1"}
+MAX_DEPTH = 10  # of nested tuples; the weights of PyTorch and Paddle have 2
 NAME_TABLE = "StructuredToParameterName@@"  # paddle.save adds it to a state_dict
 
 
@@ -71,8 +72,21 @@ ADMITTED = {
 }
 
 
-class Unpickler(pickle.Unpickler):
-    """Admits arrays and dictionaries of them. Anything else that a pickle asks for is an error that names it."""
+class Unpickler(pickle._Unpickler):
+    """Admits arrays and dictionaries of them. Anything else that a pickle asks for is an error that names it.
+
+    It is Python's own in Python, whose opcodes can be replaced: the one in C crashes at a key of many nested tuples.
+    """
+
+    dispatch: ClassVar = {**pickle._Unpickler.dispatch}
+
+    def load_build(self) -> None:
+        """Set the state of one of our objects. PyTorch's dictionaries have one, too, which is not needed."""
+        state = self.stack.pop()
+        if not isinstance(self.stack[-1], OrderedDict):
+            self.stack[-1].__setstate__(state)
+
+    dispatch[pickle.BUILD[0]] = load_build
 
     def find_class(self, module: str, name: str) -> Any:
         if (found := ADMITTED.get(f"{module}.{name}")) is None:
@@ -82,6 +96,25 @@ class Unpickler(pickle.Unpickler):
     def persistent_load(self, identity: tuple) -> tuple[str, np.dtype]:
         """Return the key and type of a storage."""
         return identity[2], np.dtype(STORAGES[identity[1]])
+
+
+def _with_shallow_tuple(load: Callable[[Unpickler], None]) -> Callable[[Unpickler], None]:
+    """An opcode that makes a tuple: an error if its tuples are nested deeper than in any file of weights."""
+
+    def load_tuple(unpickler: Unpickler) -> None:
+        load(unpickler)
+        if _depth(unpickler.stack[-1]) > MAX_DEPTH:
+            raise pickle.UnpicklingError("its tuples are nested too deep")
+
+    return load_tuple
+
+
+def _depth(values: tuple) -> int:
+    return 1 + max((_depth(value) for value in values if isinstance(value, tuple)), default=0)
+
+
+for _code in (pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3):
+    Unpickler.dispatch[_code[0]] = _with_shallow_tuple(Unpickler.dispatch[_code[0]])
 
 
 @contextmanager

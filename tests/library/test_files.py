@@ -94,6 +94,31 @@ def test_only_what_reads_a_file_reports_damage(tmp_path, monkeypatch):
         pass
 
 
+READ_ALL = """
+import sys
+from pathlib import Path
+from elmo_core.messages import UserError
+from elmo_core.weights import pickles
+
+for path in map(Path, sys.argv[1:]):
+    try:
+        pickles.read_paddle(path)
+    except UserError as error:
+        print(error)
+"""
+
+
+def test_a_key_of_many_nested_tuples_is_an_error(tmp_path):
+    """In a process of its own, which it would crash."""
+    n, paths = 300_000, []
+    for name, begin, make in (("t", "(", "t"), ("t1", "", "\x85"), ("t2", "", "N\x86"), ("t3", "", "NN\x87")):
+        paths.append(tmp_path / f"{name}.pdparams")
+        paths[-1].write_bytes(f"\x80\x02}}{begin * n}N{make * n}Ns.".encode("latin1"))
+    command = [sys.executable, "-c", READ_ALL, *paths]
+    lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=PROJECT).stdout.splitlines()
+    assert len(lines) == 4 and all(path.name in line for path, line in zip(paths, lines, strict=True))
+
+
 def test_a_folder_appears_when_complete_and_replaces_nothing(tmp_path):
     with pytest.raises(KeyError), disk.atomic_folder(tmp_path / "a") as folder:
         (folder / "x").write_text("1")
