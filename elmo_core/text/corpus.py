@@ -14,6 +14,7 @@ from elmo_core.text.language import warn_if_unreadable
 from elmo_core.text.text_files import blocks, split_lines, text_files
 from elmo_core.text.tokens import BOS, EOS, UNK, Vocabulary
 
+EMPTY = "the file is empty. Expected one sentence per line. Fill it, or remove it."
 ANNOUNCE_BYTES = 1 << 28  # counting takes long enough to be announced
 
 
@@ -55,7 +56,7 @@ class Corpus:
         self.paths: list[Path] = list(chain.from_iterable(map(text_files, sources)))
         for path in self.paths:
             if not path.stat().st_size:
-                raise UserError(f"{path}: the file is empty. Expected one sentence per line. Fill it, or remove it.")
+                raise UserError(f"{path}: {EMPTY}")
             if Vocabulary.is_vocabulary_file(path):
                 raise UserError(f"{path} is a vocabulary. Expected text, for instance {path.parent / 'train' / '*'}.")
 
@@ -69,6 +70,8 @@ class Corpus:
 
     def check(self, where: str | Path, counts: Counts) -> None:
         """Raise if there are no sentences. Warn about skipped lines and suspicious content."""
+        if not counts.sentences and not counts.blank_lines:
+            raise UserError(f"{where}: {EMPTY}")
         if not counts.sentences:
             raise UserError(f"{where}: only blank lines ({counts.blank_lines:,}). Expected one sentence per line.")
         for number, things, advice in (

@@ -266,6 +266,9 @@ def test_a_corpus_of_blank_lines_names_the_file(tmp_path, vocabulary):
     (tmp_path / "c.txt").write_bytes(b"\n  \n\t\n")
     with pytest.raises(UserError, match=r"c\.txt: .*blank.*3"):
         Corpus(tmp_path / "c.txt").count(vocabulary)
+    (tmp_path / "e.gz").write_bytes(gzip.compress(b""))
+    with pytest.raises(UserError, match=r"e\.gz: .*empty"):
+        Corpus(tmp_path / "e.gz").count(vocabulary)
 
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])
