@@ -18,9 +18,9 @@ import argparse
 import re
 import shutil
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import args as arguments
-import elmo
 import script
 from elmo_core.files import disk
 from elmo_core.messages import UserError, log
@@ -30,6 +30,9 @@ from senses.nearest import embed, examples, is_known, nearest_words
 from senses.occurrences import Occurrence, Word, find_words, read_senses
 from senses.page import write_page
 from senses.report import concordance, sense_table, summary
+
+if TYPE_CHECKING:  # --help does not wait for Paddle
+    from elmo import ELMoEmbedder
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -62,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     corpus = Corpus(args.corpus)
     model = model_files.resolve_name(args.init_from_ckpt).iterdir()
     disk.check_output("--page", args.page, args.senses, *corpus.paths, *model)
-    embedder = elmo.ELMoEmbedder(args.init_from_ckpt, args.batch_size, args.device)
+    embedder = load(args)
     layers = range(1, embedder.config.n_layers + 1)
     for word in query_words:
         if not is_known(word, embedder):
@@ -92,6 +95,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"page: {args.page}")
 
 
+def load(args: argparse.Namespace) -> "ELMoEmbedder":
+    from elmo import ELMoEmbedder
+
+    return ELMoEmbedder(args.init_from_ckpt, args.batch_size, args.device)
+
+
 def parse_words(args: argparse.Namespace) -> list[str]:
     words = [word.strip() for text in args.word or [] for word in re.split("[,，]", text) if word.strip()]
     if not words and not args.senses:
@@ -112,7 +121,7 @@ def find_user_occurrences(texts: Sequence[str], query_words: Sequence[str]) -> l
     return occurrences
 
 
-def is_scorable(word: Word, embedder: elmo.ELMoEmbedder) -> bool:
+def is_scorable(word: Word, embedder: "ELMoEmbedder") -> bool:
     """Tell whether a word of --senses can be in the table. Log why not."""
     if not is_known(word.text, embedder):
         reason = "it is not in the model's vocabulary"

@@ -7,12 +7,15 @@ import itertools
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-import elmo
 from elmo_core.network.cosines import nearest, unit
 from senses.occurrences import Occurrence, Word, is_word
+
+if TYPE_CHECKING:
+    from elmo import ELMoEmbedder
 
 CANDIDATES = 5000  # most frequent words, among which the nearest are searched
 NEAREST_WORDS = 5
@@ -21,7 +24,7 @@ ROWS_PER_CHUNK = 512  # of a matrix of cosines
 
 
 def embed(
-    embedder: elmo.ELMoEmbedder, words: Sequence[Word], user_occurrences: Sequence[Occurrence] = ()
+    embedder: "ELMoEmbedder", words: Sequence[Word], user_occurrences: Sequence[Occurrence] = ()
 ) -> list[tuple[Occurrence, np.ndarray]]:
     """Fill in the words' vectors. Returns the user's occurrences, each with its vectors (layers, 2P)."""
     occurrences = [*(occurrence for word in words for occurrence in word.occurrences), *user_occurrences]
@@ -106,7 +109,7 @@ def kmeans(vectors: np.ndarray, n: int, seed: int) -> np.ndarray:
 
 
 def nearest_words(
-    embedder: elmo.ELMoEmbedder, query_words: Sequence[str], background: Iterable[Sequence[str]]
+    embedder: "ELMoEmbedder", query_words: Sequence[str], background: Iterable[Sequence[str]]
 ) -> dict[str, list[tuple[str, float]]]:
     """Find the frequent words nearest to each query word in layer 0. background: sentences that give the frequencies."""
     counts = Counter(itertools.chain.from_iterable(background))
@@ -121,6 +124,6 @@ def nearest_words(
     return found
 
 
-def is_known(word: str, embedder: elmo.ELMoEmbedder) -> bool:
+def is_known(word: str, embedder: "ELMoEmbedder") -> bool:
     """Tell whether the model reads the word, not <UNK>."""
     return embedder.config.reads_characters or word in embedder.vocabulary

@@ -120,7 +120,8 @@ def test_help_shows_an_example_and_every_default(name, monkeypatch):
                 assert "".join(f"(default:{''.join(map(str, values))}".split()) in text, f"{name}: {action.dest}"
 
 
-def test_help_is_printed_and_does_not_wait_for_paddle():
-    program = "import sys, run_embed\ntry: run_embed.main(['--help'])\nfinally: print('paddle' in sys.modules)"
+@pytest.mark.parametrize("script", ["run_embed", "run_polysemy"])
+def test_help_is_printed_and_does_not_wait_for_paddle(script):
+    program = f"import sys, {script}\ntry: {script}.main(['--help'])\nfinally: print('paddle' in sys.modules)"
     done = fresh_python(program)
-    assert not done.stderr and "python run_embed.py" in done.stdout and done.stdout.endswith("\nFalse\n")
+    assert not done.stderr and f"python {script}.py" in done.stdout and done.stdout.endswith("\nFalse\n")
