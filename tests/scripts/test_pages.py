@@ -16,7 +16,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jieba
 import numpy as np
 import pytest
 import runs
@@ -283,7 +282,7 @@ def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch,
     exec(network, space)
     assert space["vectors"].shape == [2, 4, 256] and space["mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
     assert space["logits"].shape == [2, 4, 5]
-    space |= {"jieba": jieba, "text": "One sentence. And another."}
+    space |= {"text": "One sentence. And another."}
     readme = (PROJECT / "README.md").read_text(encoding="utf-8")
     inline = [
         code for code in re.findall(r"`([^`\n]+)`", readme) if re.match(r"[\w, =.]+\(\S|from .* import |\[", code)
@@ -357,6 +356,14 @@ def test_both_languages_have_the_same_python(page):
     chinese = [code for code in python_blocks(page.replace(".md", "_zh.md")) if code.strip() not in chinese_example()]
     for code, translated in zip(python_blocks(page), chinese, strict=True):
         assert code.strip() == translated.strip() or re.search('[\u4e00-\u9fff]|[="]zh\\b', translated)
+
+
+@pytest.mark.parametrize(("page", "model"), [("README.md", "en"), ("README_zh.md", "zh")])
+def test_the_words_that_the_readme_shows_are_those_that_fit_best(page, model):
+    text = " ".join((PROJECT / page).read_text(encoding="utf-8").split())
+    code, shown = re.search(r"`(embedder\.substitutes\(.*?\))`[^`]*?[:：]([^`:：.。]+)[.。]", text).groups()
+    words = [word for word, _ in eval(code, {"embedder": elmo.ELMoEmbedder(model)})]
+    assert re.split(r"[, 、]+", shown.strip()) == words[:5]
 
 
 def test_the_chinese_example_prints_what_it_shows(capsys):
