@@ -667,6 +667,23 @@ def test_mixes_equal_the_reference(model, layer_norm):
     assert not any(row.any() for row, s in zip(pooled.numpy(), SENTENCES, strict=True) if not s)
 
 
+def test_outputs_are_dropped_in_training_only(model):
+    layer = ELMo(model, dropout=0.5)
+    layer.eval()
+    (plain,), _ = layer(SENTENCES[:1])
+    np.testing.assert_allclose(plain.numpy(), ELMo(model, dropout=0.0)(SENTENCES[:1])[0][0].numpy(), atol=1e-6)
+    layer.train()
+    dropped = layer(SENTENCES[:1])[0][0].numpy()
+    assert 0.2 < (dropped == 0).mean() < 0.8
+    np.testing.assert_allclose(dropped[dropped != 0], 2 * plain.numpy()[dropped != 0], rtol=1e-5)
+
+
+def test_the_penalty_is_that_of_the_squared_scalars(model):
+    layer = ELMo(model, n_mixes=2, l2_coef=0.1)
+    layer.mixes[1].scalars.set_value(np.array([0.3, -1.0, 2.0], dtype=np.float32))
+    assert layer.l2_loss().item() == pytest.approx(0.1 * (0.09 + 1 + 4))
+
+
 OF_LAYERS = {  # the output of an untrained ELMo, from all layers (3, n, 2P)
     "mix": lambda layers: layers.mean(axis=0),
     "mix:0,2": lambda layers: layers[[0, 2]].mean(axis=0),

@@ -398,8 +398,8 @@ RESUME = [
     Mutant(
         name="pretraining-log-after-resuming",
         file="pretraining/run_folder.py",
-        old='if line["step"] < step or',
-        new='if line["step"] <= step or',
+        old='return line["step"] < step or',
+        new='return line["step"] <= step or',
         tests="tests/capabilities/test_pretrain.py::test_a_resumed_run_equals_one_that_never_stopped",
     ),
     Mutant(
@@ -508,13 +508,13 @@ LAYERS = [
         file="elmo_core/network/layers.py",
         old="return max(self.indices, default=0)",
         new="return len(self.indices)",
-        tests="tests/library/test_elmo.py",
+        tests="tests/library/test_elmo.py::test_layers_and_pooling",
     ),
     Mutant(
         name="layers-counted-from-the-top",
         file="elmo_core/network/layers.py",
-        old="index + n_layers * (index < 0)",
-        new="index + (n_layers - 1) * (index < 0)",
+        old="index + n_layers if index < 0 else index",
+        new="index + n_layers - 1 if index < 0 else index",
         tests="tests/library/test_elmo.py::test_layers_and_pooling",
     ),
     Mutant(
@@ -529,7 +529,7 @@ LAYERS = [
         file="elmo_core/network/layers.py",
         old="layer.sum(axis=1) / mask.sum(axis=1, keepdim=True).clip(1)",
         new="layer.mean(axis=1)",
-        tests="tests/library/test_elmo.py",
+        tests="tests/library/test_elmo.py::test_mixes_equal_the_reference",
     ),
     Mutant(
         name="mix-softmax-of-the-scalars",
@@ -557,21 +557,21 @@ LAYERS = [
         file="elmo.py",
         old="outputs = [x * mask.unsqueeze(-1) for x in outputs]",
         new="outputs = list(outputs)",
-        tests="tests/library/test_elmo.py",
+        tests="tests/library/test_elmo.py::test_mixes_equal_the_reference",
     ),
     Mutant(
         name="elmo-dropout-only-in-training",
         file="elmo.py",
         old="nn.functional.dropout(x, self.dropout, training=self.training)",
         new="nn.functional.dropout(x, self.dropout)",
-        tests="tests/library/test_elmo.py",
+        tests="tests/library/test_elmo.py::test_outputs_are_dropped_in_training_only",
     ),
     Mutant(
         name="elmo-penalty",
         file="elmo.py",
         old="return self.l2_coef * sum(((mix.scalars**2)",
         new="return self.l2_coef * sum(((mix.scalars)",
-        tests="tests/library/test_elmo.py",
+        tests="tests/library/test_elmo.py::test_the_penalty_is_that_of_the_squared_scalars",
     ),
     Mutant(
         name="elmo-word-dropout",
@@ -627,7 +627,7 @@ LAYERS = [
         file="elmo_core/network/token_tables.py",
         old="if len(self.row_of) + len(new) > self.capacity and self.row_of:",
         new="if False:",
-        tests="tests/library/test_elmo.py",
+        tests="tests/library/test_elmo.py::test_remembered_vectors_are_bounded_and_change_nothing",
     ),
     Mutant(
         name="embedder-mean-of-a-text",
