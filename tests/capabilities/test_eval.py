@@ -127,10 +127,10 @@ def test_perplexity_equals_the_reference(variant, text, capsys, batch_size, unro
 
 
 def log_probability_sums(bilm: BiLM, corpus: Corpus, rows: int, unroll_steps: int = 20) -> list[float]:
-    """Forward and backward, of all predictions."""
+    """Forward and backward, of all predictions; and their number in each direction."""
     stream = dataset.EvalStream(corpus, Vocabulary(tiny.WORDS), rows, unroll_steps, bilm.config.input)
     score = perplexity.evaluate(bilm, stream, Ranks())
-    return [score.forward_sum, score.backward_sum]
+    return [score.forward_sum, score.backward_sum, score.predictions]
 
 
 @pytest.mark.parametrize(("rows", "unroll_steps"), [(2, 7), (3, 4), (40, 50)])  # the last: more rows than parts
@@ -140,6 +140,7 @@ def test_rows_take_parts_in_turn_and_read_what_is_before_them(text, monkeypatch,
     bilm, sentences = tiny.random_bilm("float64", **KINDS["word"]), list(filter(None, text[1]))
     how = tiny.reference_of(bilm), sentences, rows
     expected = [log_probability_in_rows(*how, direction, part=30, warm_up=13) for direction in reference.DIRECTIONS]
+    expected.append(sum(len(sentence) + 1 for sentence in sentences))
     assert log_probability_sums(bilm, Corpus(text[0]), rows, unroll_steps) == pytest.approx(expected, rel=1e-10)
 
 
@@ -150,6 +151,7 @@ def test_one_row_is_exact_and_all_others_equal_it(tmp_path):
     predictions = sum(len(sentence) + 1 for sentence in sentences)
     weights = tiny.reference_of(bilm)
     expected = [log_probability(weights, direction, sentences) for direction in reference.DIRECTIONS]
+    expected.append(predictions)
     one = np.array(log_probability_sums(bilm, corpus, 1)) / predictions
     np.testing.assert_allclose(one, np.array(expected) / predictions, rtol=0, atol=1e-5)
     for rows in (2, 32, 128):
