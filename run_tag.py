@@ -13,14 +13,16 @@ the highest F1 (plain tags: accuracy) on --dev_file is saved. F1 is that of `con
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import args as arguments
 import script
 import task_flags
 from elmo_core.messages import UserError
+from elmo_tasks.records import Label
 from elmo_tasks.tagging.network import TaggerSettings
-from elmo_tasks.tagging.scheme import are_of_words
+from elmo_tasks.tagging.scheme import SPAN_LABEL, are_of_words
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.text import Line, joined_words
 
@@ -41,10 +43,29 @@ def predict(args: argparse.Namespace, tagger: Tagger) -> None:
     if not {"tagged": scheme == "lac", "words": are_of_words(tagger.labels, scheme)}.get(args.output_format, True):
         raise UserError("--output_format: tagged requires LAC's labels; words these, or B, M, E and S without O.")
     with script.output(args.output, args.input) as target:
-        lines = (tagger.line(text, args.lang) for text in task_flags.text_lines(args.input, tagger.labels))
+        lines = (tagger.line(text, args.lang) for text in text_lines(args.input, tagger.labels))
         for line, *found in tagger.tagged(lines, None, scored=args.output_format == "json"):
             target.write(formatted(tagger, line, *found, args.output_format) if line.text.strip() else "\n")
             target.flush()
+
+
+def text_lines(path: Path | None, labels: Sequence[Label]) -> Iterator[str]:
+    """Yield the lines of text. Raise if three in a row are a token's columns, as in `Rockwell NNP B-NP`."""
+    names = {str(label) for label in labels if not str(label).isdecimal()}
+    width, n_alike = 0, 0
+    for number, line in enumerate(task_flags.text_lines(path, labels), 1):
+        columns = line.split()
+        is_labelled = len(columns) > 1 and (columns[-1] in names or SPAN_LABEL.fullmatch(columns[-1]))
+        if not is_labelled:
+            n_alike = 0
+        elif len(columns) == width:
+            n_alike += 1
+        else:
+            n_alike = 1
+        width = len(columns)
+        if n_alike == 3:
+            raise task_flags.labelled_line(f"{path or 'standard input'}:{number}", line)
+        yield line
 
 
 def formatted(tagger: Tagger, line: Line, labels: list, scores: list[float], format_name: str) -> str:

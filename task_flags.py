@@ -93,10 +93,15 @@ def text_lines(path: Path | None, labels: Sequence[Label]) -> Iterator[str]:
                 f"{where}: {line!r:.60} is CoNLL-U, expected text. run_parse.py reads it, from a file that ends in .conllu."
             )
         if line[line.rfind("\t") :] in labelled:
-            raise UserError(
-                f"{where}: {line!r:.60} is labelled, expected text alone. Remove the labels; `evaluate` scores such files."
-            )
+            raise labelled_line(where, line)
         yield line
+
+
+def labelled_line(where: str, line: str) -> UserError:
+    """The error about a line with labels where text is expected."""
+    return UserError(
+        f"{where}: {line!r:.60} is labelled, expected text alone. Remove the labels; `evaluate` scores such files."
+    )
 
 
 def train(args: argparse.Namespace, task: type[Task], data: Any = None, test: Any = None) -> None:

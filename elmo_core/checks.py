@@ -37,19 +37,23 @@ def check_sentences(sentences: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     return list(checked(items))
 
 
-def checked(sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
-    """Yield sentences of a stream after checking each."""
+def checked(sentences: Iterable[Sequence[str]], of_texts: str = "`encode_texts`") -> Iterator[Sequence[str]]:
+    """Yield sentences of a stream after checking each, see `check_sentence`."""
     for number, sentence in enumerate(sentences):
-        yield check_sentence(sentence, number)
+        yield check_sentence(sentence, number, of_texts)
 
 
-def check_sentence(sentence: Sequence[str], number: int | str) -> Sequence[str]:
+def check_sentence(sentence: Sequence[str], number: int | str, of_texts: str = "`encode_texts`") -> Sequence[str]:
     """Return the sentence as a list or tuple. Raise an error unless it is a sequence of tokens.
 
     Blank tokens, such as spaCy's, and no-break spaces within a token are read as any unknown characters.
+    of_texts: what the caller has for raw text, if anything.
     """
     if (tokens := as_list(sentence)) is None:
-        hint = " Split raw text with split or jieba.lcut, or use `encode_texts` or `spans`." * isinstance(sentence, str)
+        hint = ""
+        if isinstance(sentence, str):
+            hint = " Split raw text with split or jieba.lcut"
+            hint += f", or use {of_texts}." if of_texts else "."
         raise TypeError(f"sentence {number}: found {describe(sentence)}, expected a list of tokens: {EXAMPLE}.{hint}")
     if all(isinstance(token, str) for token in tokens) and " ".join(tokens).split() == list(tokens):
         return tokens

@@ -95,11 +95,14 @@ class Task(Generic[S]):
     folder: Path | None = None
     identity: dict[str, Any] | None = None  # of the training
 
-    def __init__(self, folder: str | Path, device: str = "auto", precision: str = "float32"):
+    def __init__(self, folder: str | Path = "", device: str = "auto", precision: str = "float32"):
         """Load a folder or, by its name, a ready-made model. A folder of that name with a trained model takes precedence.
 
         device: auto, cpu, gpu or gpu:N. precision: of ELMo's products: float32, bfloat16 or auto.
         """
+        if not str(folder):
+            cls = type(self).__name__
+            raise TypeError(f"{cls}() lacks the folder, or the name, of a trained model. {cls}.train(...) trains one.")
         chosen_precision(precision, runtime.device_name(device))  # raises unless this machine has them
         name, folder, ready = str(folder), disk.user_path(folder), {path.name: path for path in ready_made(self.name)}
         values = read_config(folder)

@@ -15,6 +15,7 @@ from elmo_core.messages import UserError, format_count, log
 
 HAN = re.compile("[\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 ENTRY = re.compile(r"(\S{1,100})(?: +(\d{1,18}))?(?: +[A-Za-z]\w*)?")
+COMMAS = re.compile(r".*[^\W\d].*?[,，、]\s*\d+(\W+\w*)?")  # in place of spaces, as in 云计算，5，n
 
 
 class Segmenter:
@@ -27,7 +28,7 @@ class Segmenter:
         self.entries, self.source, self._frequencies = list(entries), source, {}
         for number, line in enumerate(entries, 1):
             match = ENTRY.fullmatch(line.strip())
-            if match:
+            if match and not COMMAS.fullmatch(line.strip()):
                 self._frequencies[match[1]] = match[2]
             elif line.strip():
                 expected = "a word or, with spaces between, a word, its frequency and its tag, as in 云计算 5 n"

@@ -73,7 +73,7 @@ class SentenceReader:
             sentences = self._of_records(records.table_records(data, name))
         else:
             given = enumerate(records.labelled(data, name))
-            sentences = [self._sentence(check_sentence(x, k), labels, at) for k, (at, x, labels) in given]
+            sentences = [self._sentence(check_sentence(x, k, of_texts=""), labels, at) for k, (at, x, labels) in given]
         sentences = [sentence for sentence in sentences if sentence.tokens]
         if not sentences:
             raise UserError(f"{name}: there are no sentences with tokens.")
@@ -163,7 +163,7 @@ class SentenceReader:
                 continue
             key = label or next((key for key in LABEL_KEYS if key in record), "labels")
             try:
-                tokens = check_sentence(value_of(record, token or "tokens", where), where)
+                tokens = check_sentence(value_of(record, token or "tokens", where), where, of_texts="")
             except TypeError as error:
                 raise UserError(str(error)) from error
             yield self._sentence(tokens, value_of(record, key, where), where)

@@ -22,6 +22,7 @@ from elmo_core.messages import UserError, join_names
 OUTSIDE = "O"
 SCHEMES = ("bio", "iob1", "bioes", "plain", "lac")
 SPAN_LABEL = re.compile(r"O|(?P<prefix>[BIESMLU])(-(?P<tag>.+))?")
+MISSPELT = re.compile(r"[BIESMLUbiesmlu](_|-(?![BI]$)).+")  # B_PER, b-PER; but m-B is LAC's
 SYNONYMS = {"M": "I", "L": "E", "U": "S"}
 
 
@@ -71,23 +72,27 @@ def are_of_words(labels: Iterable[Label], scheme: str) -> bool:
 
 
 def check_scheme(labels: Iterable[tuple[str, Label]], scheme: str) -> None:
-    """Raise if a label is not of the scheme; of "auto", if nine tenths of those other than O begin or continue spans.
+    """Raise if a label is not of the scheme; of "auto", if nine tenths of those other than O are of spans, or misspelt.
 
     labels: those of all tokens, with their positions.
     """
     if scheme in ("plain", "lac"):
         return
-    n, wrong = 0, []
+    n, n_misspelt, wrong = 0, 0, []
     for where, label in labels:
         match = isinstance(label, str) and SPAN_LABEL.fullmatch(label)
-        n += bool(match and match["tag"])
-        if not match:
+        if match:
+            n += bool(match["tag"])
+        else:
+            n_misspelt += bool(MISSPELT.fullmatch(str(label)))
             wrong.append((where, label))
-    if wrong and (scheme != "auto" or len(wrong) <= 0.1 * (n + len(wrong))):
+    share = (n + n_misspelt) / max(1, n + len(wrong))
+    if wrong and (scheme != "auto" or share >= 0.9):
         where, label = wrong[0]
         names = join_names(sorted({repr(label) for _, label in wrong}), 5)
-        found = f"the label {label!r} is no label of a span, as B-PER and O are, but {n:,} others are"
-        raise UserError(f"{where}: {found}. Correct it, or set `scheme=plain`. {len(wrong):,} are such: {names}.")
+        found = f"the label {label!r} is no label of a span, as B-PER, I-PER and O are"
+        counts = f"{len(wrong):,} are such: {names}; {n:,} are labels of spans"
+        raise UserError(f"{where}: {found}. Correct it, or set `scheme=plain`. {counts}.")
 
 
 def detect_scheme(sentences: Iterable[Sequence[Label]]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from elmo_core.checks import check_sentence, checked
+from elmo_core.checks import as_list, check_sentence, checked, describe
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.language import AUTO, HAN, choose_language
 from elmo_core.text.segmenter import Segmenter, segmenter
@@ -57,9 +57,13 @@ class Tagger(Task[TaggerSettings]):
         reader = SentenceReader(settings, splitter)
         data = {name: reader.read(part, name) for name, part in given.items()}
         source, sentences, scheme = given["train"], data["train"], settings.scheme
+        format_name = reader.format_of(Path(source)) if isinstance(source, str | Path) else ""
+        if format_name in ("columns", "conllu") and len(sentences) == 1:
+            found = f"found one sentence of {len(sentences[0].tokens):,} tokens, and no blank line that ends it"
+            raise UserError(f"{source}: {found}. Expected a token per line, and a blank line after each sentence.")
         check_scheme(((f"{s.where}, token {k}", x) for s in sentences for k, x in enumerate(s.labels)), scheme)
         if scheme == "auto":
-            is_tagged = isinstance(source, str | Path) and reader.format_of(Path(source)) == "tagged"
+            is_tagged = format_name == "tagged"
             scheme = "lac" if is_tagged else detect_scheme(sentence.labels for sentence in sentences)
         tokens = [token for sentence in sentences for token in sentence.tokens]
         lang = detect_language(tokens, settings.lang, pretrained.words if pretrained else ())
@@ -82,6 +86,8 @@ class Tagger(Task[TaggerSettings]):
 
     def build(self) -> TaggerNetwork:
         settings = self.settings
+        if not isinstance(self.labels, list):  # in a damaged folder; a string would have as many as its characters
+            raise UserError(f"`labels` is {describe(self.labels)}, expected a list.")
         places = ("input", "output") if settings.elmo_at == "both" else (settings.elmo_at,)
         inputs = self.make_inputs(dropout=settings.dropout, elmo_at=places)
         return TaggerNetwork(settings, inputs, self.labels)
@@ -136,7 +142,7 @@ class Tagger(Task[TaggerSettings]):
         """Return the labels of each sentence's tokens; none for an empty sentence. Of an iterator, yield them."""
 
         def predict(sentences: Iterable[Tokens], window: float | None) -> Iterator[list[Label]]:
-            lines = map(Line.from_tokens, checked(sentences))
+            lines = map(Line.from_tokens, checked(sentences, "`spans`"))
             return (labels for _, labels, _ in self.tagged(lines, window, scored=False))
 
         return as_given(sentences, "sentences", predict)
@@ -148,13 +154,18 @@ class Tagger(Task[TaggerSettings]):
     def spans(self, texts):
         """Return the spans of each text; without spans in the labels, its tokens. Of an iterator, yield them.
 
-        texts: raw ones, which are split into tokens as in training, or lists of tokens, as if joined by spaces.
+        texts: raw ones, which are split into tokens as in training, or lists of tokens, as if joined by spaces. Each line of
+        a text is a sentence of its own.
         """
 
         def predict(texts: Iterable[str | Tokens], window: float | None) -> Iterator[list[Span]]:
-            given, scheme = enumerate(texts), self.settings.scheme
-            lines = (self.line(x) if isinstance(x, str) else Line.from_tokens(check_sentence(x, k)) for k, x in given)
-            return (line.spans(labels, scheme, scores) for line, labels, scores in self.tagged(lines, window))
+            lines = chain.from_iterable(self.lines(text, k) for k, text in enumerate(texts))
+            found = []
+            for line, labels, scores in self.tagged(lines, window):
+                found += line.spans(labels, self.settings.scheme, scores)
+                if line.is_last:
+                    yield found
+                    found = []
 
         return as_given(texts, "texts", predict)
 
@@ -172,6 +183,19 @@ class Tagger(Task[TaggerSettings]):
             if scored and (bounds := [(begin, end) for begin, end, _ in spans(labels, self.settings.scheme)]):
                 scores = self.network.crf.span_probabilities(prediction.emissions, prediction.path, bounds)
             yield line, labels, scores
+
+    def lines(self, text: str | Tokens, number: int) -> list[Line]:
+        """The lines of a text, or one of a list of tokens. number: of the text, for error messages."""
+        if as_list(text) is not None:
+            return [Line.from_tokens(check_sentence(text, number))]
+        if not isinstance(text, str):
+            raise TypeError(f"text {number}: found {describe(text)}, expected a text, or a list of its tokens.")
+        lines, begin = [], 0
+        for part in text.split("\n"):
+            lines.append(replace(self.line(part), begin=begin, is_last=False))
+            begin += len(part) + 1
+        lines[-1].is_last = True
+        return lines
 
     def line(self, text: str, lang: str = "") -> Line:
         """Split a line of text as in training, or as `lang` says."""

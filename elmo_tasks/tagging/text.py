@@ -29,11 +29,16 @@ class Span(NamedTuple):
 
 @dataclass
 class Line:
-    """A line of text. words: its tokens in its own characters. tokens: the same as the tagger reads them."""
+    """A line of text. words: its tokens in its own characters. tokens: the same as the tagger reads them.
+
+    begin: its place in a text of several lines. is_last: of these.
+    """
 
     text: str
     words: Sequence[str]
     tokens: Sequence[str]
+    begin: int = 0
+    is_last: bool = True
 
     @classmethod
     def from_tokens(cls, tokens: Sequence[str]) -> "Line":
@@ -45,7 +50,7 @@ class Line:
         for (first, end, tag), score in zip(labelled, scores or [math.nan] * len(labelled), strict=True):
             label = labels[first] if scheme == "plain" else tag  # which may be an integer or a boolean
             begin, end = offsets[first][0], offsets[end - 1][1]
-            result.append(Span(begin, end, self.text[begin:end], label, score))
+            result.append(Span(self.begin + begin, self.begin + end, self.text[begin:end], label, score))
         return result
 
 

@@ -48,7 +48,19 @@ def test_copies_segment_the_same():
         assert other.cut(TEXT) == segment.cut(TEXT)
 
 
-@pytest.mark.parametrize("line", ["云原生\t5 n x", "云原生 5 n x", "云原生 n 5", "云原生 -5", "云原生 0.5"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "云原生\t5 n x",
+        "云原生 5 n x",
+        "云原生 n 5",
+        "云原生 -5",
+        "云原生 0.5",
+        "云原生，10，n",
+        "云原生,10",
+        "云原生，10 n",
+    ],
+)
 def test_a_broken_line_is_named(tmp_path, line):
     (tmp_path / "words.txt").write_text(f"图神经网络\n{line}\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"words\.txt:2: "):

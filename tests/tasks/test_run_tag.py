@@ -6,6 +6,7 @@ import pytest
 
 import run_tag
 from elmo_core.messages import UserError
+from elmo_tasks import Tagger, TaggerSettings
 
 
 def test_the_script(tmp_path, capsys, small_weights):
@@ -34,3 +35,36 @@ def test_the_script(tmp_path, capsys, small_weights):
     for wrong in ("tagged", "words"):
         with pytest.raises(UserError, match="output_format"):
             run_tag.main(["predict", *argv, f"--input={tmp_path / 'text'}", f"--output_format={wrong}"])
+
+
+@pytest.fixture(scope="module")
+def tagger(tmp_path_factory) -> str:
+    """The folder of an untrained tagger of parts of speech."""
+    folder = tmp_path_factory.mktemp("models") / "tagger"
+    parts = {"labels": ["NOUN", "VERB", 1], "words": ["a"], "known": None, "pieces": None}
+    settings = TaggerSettings(scheme="plain", lang="en", hidden_dim=3, n_layers=1, word_dim=3)
+    Tagger.create(settings, parts, "cpu").save(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.txt", "Rockwell NNP B-NP\nsaid VBD B-VP\nit PRP B-NP\n"),  # with the labels of another tagger
+        ("a.txt", "\nIt said:\n\ndogs NOUN\nbark VERB\nloudly VERB\n"),
+        ("a.txt", "dogs\tNOUN\n"),
+        ("a.conll", "dogs _ NOUN\nbark _ VERB\n\ndogs _ NOUN\nbark _ VERB\n. _ NOUN\n"),
+    ],
+)
+def test_labelled_data_are_no_text(tmp_path, tagger, name, content):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=rf"{name}:\d+: .*labelled"):
+        run_tag.main(["predict", f"--model_dir={tagger}", f"--input={tmp_path / name}", "--device=cpu"])
+
+
+def test_text_that_resembles_columns(tmp_path, tagger, capsys):
+    """A line or two that end in a label, and numbers, although 1 is a label."""
+    text = "It has vitamin B-12\nof type O\n\na VERB\nChapter 1\nChapter 1\nChapter 1\n"
+    (tmp_path / "text").write_text(text, encoding="utf-8")
+    run_tag.main(["predict", f"--model_dir={tagger}", f"--input={tmp_path / 'text'}", "--device=cpu"])
+    assert capsys.readouterr().out.count("\n\n") >= 6

@@ -119,3 +119,14 @@ def test_a_label_of_another_form_is_an_error_with_its_place(scheme):
         check_scheme(labels, scheme)
     for other in ("plain", "lac"):
         check_scheme(labels, other)
+
+
+@pytest.mark.parametrize("labels", ["B_PER I_PER O B_PER", "b-PER i-PER O", "B-PER I-PER O B_LOC I_LOC", "O s_x"])
+def test_labels_that_are_all_misspelt_are_an_error(labels):
+    with pytest.raises(UserError, match=r"[BIbis][_-]"):
+        check_scheme([("file:1", label) for label in labels.split()], "auto")
+
+
+@pytest.mark.parametrize("labels", ["NN VB", "m-B m-I s u-B u-I", "O O", "B M E S", "B-x NN VB DT", "s-adj NN VB"])
+def test_labels_that_are_not_misspelt(labels):
+    check_scheme([("file:1", label) for label in labels.split()], "auto")

@@ -1,5 +1,6 @@
 """The tagger: what it reads for a token, its predictions, and their independence of the batch."""
 
+import json
 import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,6 +12,7 @@ from label_rules import LABELS, is_allowed
 
 from elmo import ELMoEmbedder
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks import Classifier, ClassifierSettings, Tagger, TaggerSettings
 from elmo_tasks.classification.data import Text
@@ -126,6 +128,51 @@ def test_scores_of_spans_are_those_of_the_text_alone():
         assert list(tagger.spans(iter([text]))) == [alone]
 
 
+def test_each_line_of_a_text_is_a_sentence():
+    tagger = random_tagger(LABELS["bio"], scheme="bio", char_cnn=True)
+    lines = ["the 苹果 of", "", "苹果 the\r", "a b c d e f g h"]
+    text, expected, begin = "\n".join(lines), [], 0
+    for line, spans in zip(lines, tagger.spans(lines), strict=True):
+        expected += [(begin + span.begin, begin + span.end, span.label) for span in spans]
+        begin += len(line) + 1
+    for spans in (*tagger.spans([text, text]), *tagger.spans(iter([text]))):
+        assert [(span.begin, span.end, span.label) for span in spans] == expected and len(spans) > 2
+        assert all(text[span.begin : span.end] == span.text and "\n" not in span.text for span in spans)
+    assert tagger.spans(["\n"]) == [[]]
+
+
+@pytest.mark.parametrize("wrong", [None, 123, {"text": "a"}])
+def test_what_is_no_text(wrong):
+    with pytest.raises(TypeError, match=r"text 1: .*a text"):
+        random_tagger().spans(["a", wrong])
+
+
+def test_raw_text_where_tokens_are_expected():
+    tagger = random_tagger()
+    with pytest.raises(TypeError, match="`spans`") as error:
+        tagger.predict(["raw text"])
+    assert "encode_texts" not in str(error.value)
+    with pytest.raises(TypeError, match="sentence 0") as error:
+        train(["raw text"], [["O", "O"]])
+    assert "encode_texts" not in str(error.value)
+
+
+def test_a_folder_is_needed():
+    with pytest.raises(TypeError, match=r"Tagger\.train"):
+        Tagger()
+
+
+def test_labels_that_are_a_long_string(tmp_path):
+    """As in a folder that was tampered with: a message, and soon."""
+    random_tagger().save(tmp_path / "tagger")
+    path = tmp_path / "tagger/config.json"
+    values = json.loads(path.read_text(encoding="utf-8"))
+    values["parts"]["labels"] = "x" * 100_000
+    path.write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(UserError, match="labels"):
+        Tagger(tmp_path / "tagger", device="cpu")
+
+
 def test_threads_share_a_tagger(checkpoints):
     tagger = random_tagger(elmo=checkpoints["word"])
     expected = tagger.predict(SENTENCES)
@@ -186,6 +233,20 @@ def test_unknown_words_and_known_ones_are_scored():
     assert tagger.parts["known"] == ["北京", "山", "爱"]
     assert tagger.evaluate(sentences, labels)["unknown"]["words"] == 0
     assert tagger.evaluate([["北", "山"]], [["n-B", "n-I"]])["unknown"]["words"] == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "我\tO\n爱\tO\n北\tB\n" * 9,
+        "我 爱 北 京\tO O B I\n好\tO\n",  # a sentence per line
+        "我\2爱\2北\2京\tO\2O\2B\2I\n好\tO\n",  # of PaddleNLP
+    ],
+)
+def test_columns_without_a_blank_line(tmp_path, content):
+    (tmp_path / "train.txt").write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=rf"train\.txt: .*{content.count(chr(10))} tokens.*blank line"):
+        Tagger.train(tmp_path / "train.txt", settings=LEARNS)
 
 
 @pytest.mark.parametrize("kind", [None, "char"])
