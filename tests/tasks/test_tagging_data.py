@@ -60,15 +60,18 @@ def test_segmented_words(tmp_path):
         ("a.jsonl", '{"tokens": ["a b"], "labels": ["O"]}', "jsonl:1.*spaces"),
         ("a.jsonl", '{"tokens": ["a"], "labels": null}', "jsonl:1.*None"),
         ("a.jsonl", '{"tokens": ["a"], "labels": "O"}', "jsonl:1.*'O'"),
-        ("a.jsonl", '{"tokens": ["a\\ud83d"], "labels": ["O"]}', "surrogate|jsonl"),
         ("a.jsonl", "[1]", "jsonl:1"),
         ("a.txt", "Ann NNP B-PER\nsaw O\n", "a.txt:2.*as many columns"),
-        ("a.json", '[{"text": "Ann", "label": [[0, 3, "P\\ud83d"]]}]', "object 1.*surrogate"),
     ],
 )
 def test_faulty_files(tmp_path, name, content, word):
     with pytest.raises(UserError, match=word):
         read(tmp_path / name, content)
+
+
+def test_a_lone_surrogate_is_read_as_an_unknown_character(tmp_path):
+    found = read(tmp_path / "a.jsonl", '{"tokens": ["a\\ud83d"], "labels": ["O"]}')
+    assert found == [(["a\ufffd"], ["O"])]
 
 
 def test_spans_that_do_not_fit_are_counted(tmp_path, messages):
