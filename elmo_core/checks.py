@@ -105,4 +105,4 @@ def import_optional(module: str, feature: str) -> ModuleType:
         if error.name != name:
             raise
         package = PACKAGES.get(name, name)
-        raise UserError(f"{feature} needs the package {package}. Install it: pip install {package}") from error
+        raise UserError(f"{feature} needs the package {package}. Install it: pip install {package}") from None

@@ -16,7 +16,7 @@ CHINESE_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei", "W
 CHINESE_FONTS += ("Microsoft YaHei", "SimHei", "PingFang SC", "Heiti TC")
 DPI = 110
 DARKEST = 16  # bits
-BLUE = "#0072b2"
+BLUE = (0x00 / 255, 0x72 / 255, 0xB2 / 255)
 WIDTH, LEFT, LINE = 10, 0.9, 0.3  # inches: of the picture, up to the first word, and of a line
 LONGEST_WORD = 60  # columns
 ABOUT = (
@@ -26,12 +26,13 @@ ABOUT = (
 
 
 def plot_surprisal(path: str | Path, sentences: Sequence[Surprisals]) -> None:
-    """Draw sentences as PNG with their words shaded by surprisal in bits, as `ELMoEmbedder.surprisal` returns it."""
+    """Draw sentences with their words shaded by surprisal in bits, as `ELMoEmbedder.surprisal` returns it.
+
+    The name of the picture ends in its format: .png, .svg, .pdf or another one that Matplotlib writes.
+    """
     path, sentences = Path(path), [sentences] if isinstance(sentences, Surprisals) else list(sentences)
     if not all(isinstance(records, Surprisals) for records in sentences):
         raise TypeError(f"found {describe(sentences)}, expected what `ELMoEmbedder.surprisal` returned.")
-    if path.suffix.lower() != ".png":
-        raise UserError(f"{path}: expected a name that ends in .png.")
     installed = import_optional("matplotlib.font_manager", "a picture").get_font_names()
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -42,13 +43,16 @@ def plot_surprisal(path: str | Path, sentences: Sequence[Surprisals]) -> None:
     with matplotlib.rc_context(settings), warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("always", "Glyph")
         figure = Figure(figsize=(WIDTH, 1), dpi=DPI)
-        FigureCanvasAgg(figure)
+        formats = FigureCanvasAgg(figure).get_supported_filetypes()
+        format_name = path.suffix.lower().removeprefix(".")
+        if format_name not in formats:
+            raise UserError(f"{path}: expected a name that ends in .{', .'.join(sorted(formats))}.")
         placed, height = _lay_out(figure, sentences)
         figure.set_size_inches(WIDTH, height)
         for x, top, text, style in placed:
             figure.text(x / WIDTH, 1 - top / height, text, **{"va": "center", **style})
         with disk.atomic_write(path, "wb") as file:
-            figure.savefig(file, format="png", dpi=DPI)
+            figure.savefig(file, format=format_name, dpi=DPI)
     if any("Glyph" in str(warning.message) for warning in caught):
         log.warning(f"{path}: characters that no font has are drawn as boxes. Add a font, remove ~/.cache/matplotlib.")
 
@@ -70,7 +74,9 @@ def _lay_out(figure: Any, sentences: Sequence[Surprisals]) -> tuple[list[tuple[f
                 text = truncate(printable(token), LONGEST_WORD)
                 if x > LEFT and x + width(text) > WIDTH - 0.1:
                     x, y = LEFT, y + LINE
-                box = {"boxstyle": "square,pad=0.15", "facecolor": (BLUE, 0.7 * min(1, bits / DARKEST))}
+                shade = 0.7 * min(1, bits / DARKEST)
+                mixed = [1 - shade * (1 - part) for part in BLUE]  # not transparent: PostScript cannot draw that
+                box = {"boxstyle": "square,pad=0.15", "facecolor": mixed}
                 box |= {"edgecolor": "none" if known else "black", "linewidth": 0.8, "linestyle": "--"}
                 placed.append((x, y, text, {"bbox": box}))
                 x += width(text) + gap

@@ -1,7 +1,9 @@
 """Surprisal of every word: against the reference, in any batch, from sentence to sentence."""
 
+import importlib
 import itertools
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -97,9 +99,23 @@ def test_the_picture_shades_the_words(tmp_path):
     assert painted(("$x_", 1.0, 2.0, False), ("w" * 500, 0.0, 0.0, True))[0] < 2 * low
 
 
+@pytest.mark.parametrize(("name", "begins"), [("a.svg", b"<?xml"), ("a.PDF", b"%PDF"), ("a.eps", b"%!PS")])
+def test_the_pictures_name_tells_its_format(tmp_path, name, begins):
+    plot_surprisal(tmp_path / name, records(("word", 1.0, 2.0, False), ("银行", 1.0, 99.0, True), END))
+    assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+def test_without_matplotlib_one_message_says_how_to_get_it(tmp_path, monkeypatch):
+    missing = ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
+    monkeypatch.setattr(importlib, "import_module", mock.Mock(side_effect=missing))
+    with pytest.raises(UserError, match="pip install matplotlib") as error:
+        plot_surprisal(tmp_path / "a.png", records(END))
+    assert error.value.__cause__ is None  # one message, without another traceback above it
+
+
 def test_mistakes(model, tmp_path):
-    with pytest.raises(UserError, match=r"a\.gif"):
-        plot_surprisal(tmp_path / "a.gif", [])
+    with pytest.raises(UserError, match=r"a\.doc.*\.svg"):
+        plot_surprisal(tmp_path / "a.doc", [])
     assert not list(tmp_path.iterdir())
     with pytest.raises(TypeError, match="surprisal"):
         plot_surprisal(tmp_path / "a.png", [["a"]])
