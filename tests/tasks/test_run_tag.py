@@ -1,6 +1,7 @@
 """run_tag.py from training to predictions."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -68,3 +69,44 @@ def test_text_that_resembles_columns(tmp_path, tagger, capsys):
     (tmp_path / "text").write_text(text, encoding="utf-8")
     run_tag.main(["predict", f"--model_dir={tagger}", f"--input={tmp_path / 'text'}", "--device=cpu"])
     assert capsys.readouterr().out.count("\n\n") >= 6
+
+
+SEGMENTED = "小明 在 北京 学习\n我 爱 苹果 。\n" * 4
+TAGGED = "小明/nr 爱/v 苹果/n 。/w\n我/n 爱/v 学习/n ，/w\n苹果/n 很/c 好/v 。/w\n" * 3
+WORDS = "我 爱 苹果 。\n\n小明 爱 苹果 。\n"
+
+
+@pytest.mark.parametrize(
+    ("data_format", "content", "outputs"),
+    [
+        ("segmented", SEGMENTED, {"words": WORDS}),
+        ("tagged", TAGGED, {"words": WORDS, "tagged": "我/n 爱/v 苹果/n 。/w\n\n小明/nr 爱/v 苹果/n 。/w\n"}),
+    ],
+)
+def test_words_from_training_to_raw_text(tmp_path, data_format, content, outputs):
+    (tmp_path / "train").write_text(content, encoding="utf-8")
+    (tmp_path / "text").write_text("我爱苹果。\n\n小明 爱苹果。\n", encoding="utf-8")
+    data = [f"--train_file={tmp_path / 'train'}", f"--dev_file={tmp_path / 'train'}", f"--save_dir={tmp_path / 'm'}"]
+    network = ["--hidden_dim=20", "--n_layers=1", "--word_dim=10", "--dropout=0", "--device=cpu"]
+    training = ["--epochs=40", "--lr=0.03", "--batch_size=4", "--lang=zh", f"--data_format={data_format}"]
+    run_tag.main(["train", *data, "--init_from_ckpt=none", *network, *training])
+    for output_format, expected in outputs.items():
+        files = [f"--input={tmp_path / 'text'}", f"--output={tmp_path / output_format}"]
+        model = [f"--model_dir={tmp_path / 'm'}", "--device=cpu"]
+        run_tag.main(["predict", *model, *files, f"--output_format={output_format}"])
+        assert (tmp_path / output_format).read_text(encoding="utf-8") == expected
+
+
+def test_a_line_is_tagged_before_the_next_one_is_read(tagger, capsys, monkeypatch):
+    """As far as lines are not sorted together: at the end of a window at the latest."""
+    monkeypatch.setattr(Tagger, "batch_size", 1)
+    printed = []
+
+    def lines():
+        for _ in range(40):
+            printed.append(capsys.readouterr().out)
+            yield b"a dog\n"
+
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=lines()))
+    run_tag.main(["predict", f"--model_dir={tagger}", "--device=cpu"])
+    assert any(printed) and "".join([*printed, capsys.readouterr().out]).count("dog\t") == 40
