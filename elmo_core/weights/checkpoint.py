@@ -196,9 +196,17 @@ def _available(run: Path) -> str:
     """List, for an error message, the checkpoints in a folder, or else its subfolders that are models or have some."""
     if available := steps(run):
         return f"{run} has {join_names([*map(str, available), *read_names(run)])}"
-    folders = sorted({str(path.parent) for name in (WEIGHTS, NAMES) for path in run.glob(f"*/{name}")})
-    none = f"{run.resolve()} has none; convert.py list shows those with a name"
-    return f"There are models in {join_names(folders)}" if folders else none
+    folders = [str(folder) for folder in sorted(run.glob("*")) if steps(folder) or _is_elmo(folder)]
+    found = f"There are some in {join_names(folders)}" if folders else f"{run.resolve()} has none"
+    return f"{found}; convert.py list shows those with a name"
+
+
+def _is_elmo(folder: Path) -> bool:
+    """Whether the folder is a model of ELMo, and not of a task."""
+    try:
+        return exists(folder) and bool(load_config(folder))
+    except UserError:
+        return False
 
 
 def check_shapes(expected: Mapping[str, Sequence[int]], weights: Mapping[str, np.ndarray], source: str) -> None:

@@ -137,6 +137,17 @@ def test_a_missing_checkpoint_lists_the_existing_ones(tmp_path):
             checkpoint.resolve(tmp_path / path)
 
 
+def test_the_users_models_of_tasks_are_not_listed_as_elmos(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save(tmp_path / "own", 1)
+    save(tmp_path / "run" / "7", 1)
+    save(tmp_path / "classifier", 1)
+    (tmp_path / "classifier" / checkpoint.CONFIG).write_text('{"task": "classifier"}', encoding="utf-8")
+    with pytest.raises(UserError, match="own, run") as error:
+        ELMoEmbedder("chinese")
+    assert "classifier" not in str(error.value)
+
+
 def test_names_that_are_not_ours_are_an_error(tmp_path):
     (tmp_path / "names.json").write_text('["Anna"]')
     assert checkpoint.resolve(tiny.save(tiny.random_bilm(), tmp_path / "m")) == tmp_path / "m"
