@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 import numpy as np
@@ -236,6 +237,13 @@ def distinct_labels(labels: Iterable[Label]) -> list[Label]:
     if len(distinct) < 2:
         raise UserError(f"all labels are {distinct[0]!r:.60}, expected two or more. Are the columns right?")
     return distinct
+
+
+def check_parts(parts: Mapping[str, Any], name: str, kinds: type | UnionType, expected: str) -> None:
+    """Raise unless a part of a model, which may have been read from a file, is a list of values of these types."""
+    values = parts[name]
+    if not isinstance(values, list) or not all(isinstance(value, kinds) for value in values):
+        raise UserError(f"`{name}` is {values!r:.60}, expected a list of {expected}.")
 
 
 def check_text(value: Any, where: str, what: str = "text") -> str:

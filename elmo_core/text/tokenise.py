@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
 
+from elmo_core.messages import UserError
 from elmo_core.text.segmenter import Segmenter, segmenter
 
 HAS_WORD = re.compile(r"[^\W_]")
@@ -252,6 +253,10 @@ class Tokeniser:
 
     lang: str
     segment: Segmenter | None = None
+
+    def __post_init__(self) -> None:
+        if self.lang not in LANGUAGES:
+            raise UserError(f"`lang` is {self.lang!r:.60}, expected one of {', '.join(LANGUAGES)}.")
 
     def sentences(self, line: str, form: str = "NFC") -> list[list[str]]:
         """Return the sentences of a line of raw text, each a list of tokens."""

@@ -16,7 +16,7 @@ from elmo_tasks.classification.data import Text, TextReader, as_text, hold_out, 
 from elmo_tasks.classification.network import Batch, ClassifierNetwork, ClassifierSettings
 from elmo_tasks.classification.score import Score
 from elmo_tasks.inputs import Rows
-from elmo_tasks.records import Label, distinct_labels, label_ids
+from elmo_tasks.records import Label, check_parts, distinct_labels, label_ids
 from elmo_tasks.task import Task, as_given, resolve_language, with_dev
 
 AnyText = str | tuple[str, str]  # or a pair
@@ -59,6 +59,7 @@ class Classifier(Task[ClassifierSettings]):
     # The task
 
     def build(self) -> ClassifierNetwork:
+        check_parts(self.parts, "labels", Label, "strings, integers and booleans")
         settings, pairs = self.settings, self.parts["pairs"]
         if pairs:
             self.example = "predict([({text!r}, {text!r})])"

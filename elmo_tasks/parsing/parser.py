@@ -16,6 +16,7 @@ from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.parsing.data import read_conllu
 from elmo_tasks.parsing.network import MASKED, Batch, ParserNetwork, ParserSettings
 from elmo_tasks.parsing.trees import Score, Tree, allowed_labels, maximum_tree
+from elmo_tasks.records import check_parts
 from elmo_tasks.task import Task, as_given, resolve_language, with_dev
 
 Text = str | Sequence[str] | Tree
@@ -54,6 +55,8 @@ class Parser(Task[ParserSettings]):
     # The task
 
     def build(self) -> ParserNetwork:
+        for name in ("labels", "tags"):
+            check_parts(self.parts, name, str, "strings")
         inputs = self.make_inputs(dropout=self.settings.dropout)
         return ParserNetwork(self.settings, inputs, self.parts["labels"], self.parts["tags"])
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from elmo_core.display.terminal import display_width, pad, printable
+from elmo_core.messages import UserError, format_count
 
 FORM, UPOS, HEAD, LABEL = 1, 3, 6, 7  # columns
 NOT_A_WORD = re.compile(r"#|\d+[-.]\d+\t")  # a comment, a range of words, an empty node
@@ -41,9 +42,17 @@ class Tree:
     lines: list[str] = field(default_factory=list, repr=False)
     where: str = field(default="", repr=False)
 
+    def check(self) -> None:
+        """Raise unless each word has a head and a label."""
+        words, heads, labels = (len(part) for part in (self.tokens, self.heads, self.labels))
+        if not words == heads == labels:
+            found = f"{format_count(words, 'words')}, {format_count(heads, 'heads')}, {format_count(labels, 'labels')}"
+            raise UserError(f"a tree needs a head and a label for each word: found {found}. Parser.predict makes them.")
+
     def __str__(self) -> str:
         if not self.heads:
             return " ".join(self.tokens)
+        self.check()
         words, width = ["ROOT", *self.tokens], max(map(display_width, self.tokens)) + 2
         rows = enumerate(zip(self.tokens, self.heads, self.labels, strict=True), 1)
         return "\n".join(f"{k:>3} {pad(word, width)}{pad(label, 14)}{h:>3} {words[h]}" for k, (word, h, label) in rows)
@@ -52,6 +61,8 @@ class Tree:
         """The sentence in CoNLL-U, with everything that was read; "" if it has no words."""
         if not self.tokens:
             return ""
+        if self.heads:
+            self.check()
         lines, word = [], 0
         for line in self.lines or self._new_lines():
             if self.heads and not NOT_A_WORD.match(line):
@@ -75,6 +86,7 @@ class Tree:
 
     def to_svg(self) -> str:
         """A picture of the arcs above the words, in the direction of their script."""
+        self.check()
         sizes = [max(display_width(word), len(label)) for word, label in zip(self.tokens, self.labels, strict=True)]
         ends = np.cumsum([0, *(9 * size + 16 for size in sizes)])
         x = (ends[1:] + ends[:-1]) / 2

@@ -23,7 +23,7 @@ from elmo import ELMoEmbedder
 from elmo_core.messages import UserError
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import checkpoint, formats
-from elmo_tasks import Classifier, Reader, Tagger
+from elmo_tasks import Classifier, Parser, Reader, Tagger
 
 MOST = 3 << 30  # bytes beyond those of an idle process
 VALUES = ["-1", "0", "1000000000", "1e30", "0.5", '"x"', "[]", "{}", "null", "NaN", "true", "9" * 5000]
@@ -62,6 +62,11 @@ def classifier(folder: Path) -> tuple[Path, Read]:
     return task(folder, Classifier, lambda model: model.predict(["the bank"]), parts, head_dim=3)
 
 
+def parser(folder: Path) -> tuple[Path, Read]:
+    parts = {"labels": ["det", "root"], "tags": ["N", "V"], "words": ["the"]}
+    return task(folder, Parser, lambda model: [tree.to_conllu() for tree in model.predict(["the bank"])], parts)
+
+
 def manylangs(folder: Path) -> tuple[Path, Read]:
     manylangs_model.write_model(folder / "m")
     return folder / "m" / "cnn_x.json", lambda: formats.read_foreign([folder / "m"], folder)
@@ -77,7 +82,7 @@ def options(folder: Path) -> tuple[Path, Read]:
 CONFIGS = {
     "ELMo of characters": lambda folder: elmo(folder, "char"),
     "ELMo of words": lambda folder: elmo(folder, "word"),
-    **{config.__name__: config for config in (tagger, reader, classifier, manylangs, options)},
+    **{config.__name__: config for config in (tagger, reader, classifier, parser, manylangs, options)},
 }
 
 

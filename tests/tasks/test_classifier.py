@@ -1,6 +1,7 @@
 """The classifier: training in one and two phases, predictions, folders."""
 
 import gzip
+import json
 import pickle
 import random
 from dataclasses import replace
@@ -234,3 +235,14 @@ def test_a_layer_with_its_cache_is_shared(small_weights):
     assert cached.keys() == layer.cached.keys() and again.pretrained.layer is layer
     by_name = train(settings=replace(settings, elmo=small_weights["char"], lr=0.01))
     np.testing.assert_allclose(again.predict_proba(TEXTS), by_name.predict_proba(TEXTS), atol=1e-3)
+
+
+@pytest.mark.parametrize("labels", ["abc", [["art"], "sport", "tech"], [{}, "sport", "tech"], [None, "sport", "tech"]])
+def test_labels_of_a_folder_are_strings_or_numbers(tmp_path, labels):
+    train(settings=replace(SETTINGS, epochs=0), save_dir=tmp_path / "m")
+    config = tmp_path / "m" / "config.json"
+    content = json.loads(config.read_text(encoding="utf-8"))
+    content["parts"]["labels"] = labels
+    config.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(UserError, match=r"config\.json: .*labels"):
+        Classifier(tmp_path / "m")
