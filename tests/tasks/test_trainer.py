@@ -1,10 +1,12 @@
-"""The trainer: the moving average of the weights, learning rates, the best epoch, what is held out."""
+"""The trainer: the moving average of the weights, learning rates, the best epoch, resuming, what is held out."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from elmo_core.machine import versions
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
 from elmo_tasks import Tagger, TaggerSettings
@@ -133,6 +135,30 @@ def test_the_first_best_epoch_is_kept_and_patience_ends_the_training(monkeypatch
     assert len(weights) == 4 and tagger.scores["epoch"] == 2
     for name, weight in weights_of(tagger).items():
         np.testing.assert_array_equal(weight, weights[1][name], err_msg=name)
+
+
+@pytest.mark.parametrize("stop", [1, 3])
+def test_a_resumed_training_continues_bit_for_bit(tmp_path, monkeypatch, stop):
+    """Each epoch is scored better than those before it, so that the model has the weights of the last one."""
+    if not versions.random_states(paddle):
+        pytest.skip(f"paddle {paddle.__version__} hides the state of its random generator, which dropout draws from")
+    scores = itertools.count()
+    monkeypatch.setattr(Tagger, "measure", lambda *_: Scored(next(scores)))
+
+    def interrupt(scores) -> None:
+        if scores["epoch"] == stop:
+            raise KeyboardInterrupt
+
+    data = SENTENCES * 6, LABELS * 6
+    settings = replace(SETTINGS, epochs=4, dropout=0.5, ema=0.9, batch_size=3)
+    options = {"dev": data, "settings": settings, "device": "cpu"}
+    whole = Tagger.train(*data, **options, progress=False)
+    with pytest.raises(KeyboardInterrupt):
+        Tagger.train(*data, **options, save_dir=tmp_path / "model", progress=interrupt)
+    resumed = Tagger.train(*data, **options, save_dir=tmp_path / "model", resume=True, progress=False)
+    assert whole.scores["epoch"] == resumed.scores["epoch"] == 4
+    for name, weight in weights_of(resumed).items():
+        np.testing.assert_array_equal(weight, weights_of(whole)[name], err_msg=name)
 
 
 # What is held out
