@@ -82,6 +82,7 @@ def pretrain(folder: Path, elmo: str, **settings) -> None:
     corpus = folder.parent / "corpus"
     frequent = {"max_steps": 24, "save_freq": 3, "eval_freq": 8, "log_freq": 1, "keep": 2}
     run_pretrain.main(runs.flags(corpus, folder, **frequent, resume=True, **settings))
+    assert [line["step"] for line in runs.log_lines(folder, "training")] == list(range(1, 25))
 
 
 def save_task(kind: type[Task], folder: Path, models: list[Path]) -> Iterator[None]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import browser
 import fields
+import kills
 import numpy as np
 import pytest
 from project import PROJECT, parser_of, parsers
@@ -25,7 +26,7 @@ from senses.page import write_page
 HERE = Path(__file__).parent
 SCRIPTS = sorted(path for path in PROJECT.glob("*.py") if ".parser(" in path.read_text(encoding="utf-8"))
 NUMBERS = ("0", "-1", "1e30", "nan", "", "9" * 5000)
-KILLS = 2
+KILLS = 1
 
 
 def in_background(script: Path, *argv: object) -> subprocess.Popen:
@@ -66,8 +67,9 @@ def test_any_value_in_a_configuration_is_an_error_that_names_the_file_or_harmles
         assert result["errors"]
 
 
-def test_a_killed_training_continues_to_the_same_weights(processes):
-    assert output_of(processes["kills"]).count("the same weights") == 2
+def test_a_killed_training_continues_to_the_same_weights_and_a_killed_save_leaves_a_whole_model(processes):
+    output = output_of(processes["kills"])
+    assert output.count("the same weights") == output.count("saves over a model") == len(kills.WORKS)
 
 
 def test_a_number_that_a_flag_cannot_have_is_an_error(monkeypatch):

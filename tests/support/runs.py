@@ -52,7 +52,7 @@ def write_corpus(folder: Path, files: int = 3, size: int = 40) -> Path:
     for k in range(files):
         text = "\n".join(sentences(size, seed=k)) + "\n"
         (folder / "train" / f"{k}.txt").write_text(text, encoding="utf-8")
-    (folder / "dev.txt").write_text("\n".join(sentences(30, seed=99)) + "\n", encoding="utf-8")
+    (folder / "dev.txt").write_text("\n".join(sentences(10, seed=99)) + "\n", encoding="utf-8")
     tokens = ["<S>", "</S>", "<UNK>", *WORDS[:-3]]
     (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
     return folder
