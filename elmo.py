@@ -54,9 +54,9 @@ def __dir__() -> list[str]:
 class BiLM(nn.Layer):
     """The bidirectional language model. Its sublayers' names are the keys of every checkpoint.
 
-    softmax: include the softmax, for pretraining and perplexity. The vocabulary tables then collect row gradients
-    (elmo_core/network/row_gradients.py), which only the optimizers of elmo_core apply. `ELMo(..., trainable=True)` gives the
-    word table ordinary gradients.
+    softmax: include the softmax, for pretraining and perplexity. The vocabulary tables then collect
+    row gradients (elmo_core/network/row_gradients.py), which only the optimizers of elmo_core apply.
+    `ELMo(..., trainable=True)` gives the word table ordinary gradients.
     """
 
     is_fine_tuned = False  # by an ELMo: another one over the same biLM must not freeze it
@@ -244,9 +244,9 @@ class ELMo(Encoder, nn.Layer):
     params: a checkpoint; the name of a published model (`elmo.models()`), downloaded on first use; or a BiLM and its
     vocabulary, as `load_bilm` returns them.
     A biLM that is given is frozen, too, unless another ELMo trains it.
-    n_mixes: ScalarMixes computed from one biLM pass (the paper uses one at the input and one at the output of the task
-    network); 0 if only `layers` is called. Sum the losses before `backward`: Paddle crashes in a second backward pass over
-    the same biLM pass.
+    n_mixes: ScalarMixes computed from one biLM pass (the paper uses one at the input and one at the
+    output of the task network); 0 if only `layers` is called. Sum the losses before `backward`:
+    Paddle crashes in a second backward pass over the same biLM pass.
     trainable: fine-tune the biLM too, not only the mixes.
     dropout: rate on the outputs.
     l2_coef: weight of `l2_loss()`, a penalty on the mixes' scalars that the task adds to its loss.
@@ -288,7 +288,7 @@ class ELMo(Encoder, nn.Layer):
         self.dropout, self.word_dropout, self.layer_dropout = dropout, word_dropout, layer_dropout
         if trainable:
             self.bilm.is_fine_tuned = True
-            self.bilm.token_encoder.sparse = False  # any optimizer applies the gradients of a word table
+            self.bilm.token_encoder.sparse = False  # any optimizer is to train a word table
             for weight in self.bilm.parameters():
                 weight.stop_gradient = False
         elif not self.bilm.is_fine_tuned:
@@ -297,7 +297,7 @@ class ELMo(Encoder, nn.Layer):
         with BUILDING:
             self.mixes = nn.LayerList(ScalarMix(self.choice.n_layers, layer_norm) for _ in range(mixes))
         self.cached: dict[tuple[str, ...], np.ndarray] = {}
-        self._cached_with: object = None  # the state of the weights that the cached layers were computed with
+        self._cached_with: object = None  # the state of the weights that were used
 
     def forward(self, sentences: Sequence[Sequence[str]]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Return one tensor (B, T, dim) per mix, zero at padding, and the mask (B, T); T is the longest sentence.
@@ -393,7 +393,8 @@ class ELMo(Encoder, nn.Layer):
         """Forget the cached layers if the biLM's weights have changed."""
         if self.cached and state_of(self.bilm.parameters()) != self._cached_with:
             self.clear_cache()
-            log.warning("ELMo's cached layers are of other weights, and dropped. `cache` computes them again.")
+            dropped = "ELMo's cached layers are dropped: the weights have changed."
+            log.warning(f"{dropped} `cache` computes them again.")
 
     def l2_loss(self) -> paddle.Tensor:
         """l2_coef times the sum of the squared scalars, which pulls the mixes towards equal weights."""
@@ -445,8 +446,8 @@ class ELMoEmbedder(Encoder):
         if isinstance(layers, str) and layers == "mix":
             layers = list(model[0].config.mix)
             if not layers:
-                stored = "this model has no stored weights of its layers, which imported TensorFlow Hub modules have"
-                raise UserError(f"layers='mix': {stored}. 'average' gives all layers the same weight.")
+                missing = "this model has no mix, which only imported TensorFlow Hub modules have"
+                raise UserError(f"layers='mix': {missing}. Use 'average', or a list of weights.")
         self._choose(model, layers, ("each", "concat", "sum"), self.pool)
         self.token_table = TokenTable(self.bilm.token_encoder, self.config, self.vocabulary)
         self._softmax: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
@@ -465,7 +466,7 @@ class ELMoEmbedder(Encoder):
         return {**state, "device": runtime.portable_device(self.device)}
 
     def _reads_softmax(self) -> bool:
-        """Tell whether a copy needs the softmax of the model's folder. Raises if that is gone, and the softmax not read."""
+        """Tell whether a copy needs the softmax of the folder. Raises if it was not read, and is gone."""
         if self._folder is None:  # that of a given biLM is among its weights
             return False
         if self._softmax is not None:
@@ -473,7 +474,8 @@ class ELMoEmbedder(Encoder):
         try:
             found = has_softmax(self._folder)
         except UserError as error:
-            raise UserError(f"A copy of an ELMoEmbedder includes the softmax, which cannot be read: {error}") from error
+            problem = "A copy of an ELMoEmbedder includes the softmax, which cannot be read"
+            raise UserError(f"{problem}: {error}") from error
         if found:
             log.info(f"{self._folder}: the softmax is read, for a copy of the embedder.")
         return found
@@ -569,21 +571,24 @@ class ELMoEmbedder(Encoder):
 
 
 def _check_model(model: tuple) -> tuple[BiLM, Vocabulary | None]:
-    """Check that a pair is a biLM and a vocabulary that belong together: the loops in C trust the vocabulary's ids."""
+    """Check that a biLM and a vocabulary belong together: the loops in C trust the ids."""
     bilm, vocabulary = model if len(model) == 2 else (None, None)
     if not isinstance(bilm, BiLM) or not isinstance(vocabulary, Vocabulary | None):
         kinds = ", ".join(type(part).__name__ for part in model)
-        raise TypeError(f"params: found ({kinds}), expected a path, or (BiLM, Vocabulary) as of `load_bilm`.")
+        expected = "a path, or (BiLM, Vocabulary) as of `load_bilm`"
+        raise TypeError(f"params: found ({kinds}), expected {expected}.")
     config = bilm.config
     if vocabulary is None and config.needs_vocabulary:
-        raise UserError("params: this biLM cannot read tokens without its vocabulary. `load_bilm` returns both.")
+        raise UserError("params: this biLM needs its vocabulary. `load_bilm` returns both.")
     if vocabulary is None:
         return bilm, None
+    found = ""
     predicts_words = "softmax" in dict(bilm.named_children())
     if (config.reads_words or predicts_words) and len(vocabulary) != config.vocab_size:
         found = f"a vocabulary of {len(vocabulary):,} tokens, and a biLM of {config.vocab_size:,}"
-        raise UserError(f"params: found {found}, expected a biLM and its own vocabulary. `load_bilm` returns both.")
-    if config.reads_characters and not fits_alphabet(config, vocabulary.alphabet):
+    elif config.reads_characters and not fits_alphabet(config, vocabulary.alphabet):
         found = f"a vocabulary whose characters are not those of the biLM ({config.alphabet})"
-        raise UserError(f"params: found {found}, expected a biLM and its own vocabulary. `load_bilm` returns both.")
+    if found:
+        expected = "a biLM and its own vocabulary, as `load_bilm` returns them"
+        raise UserError(f"params: found {found}, expected {expected}.")
     return bilm, vocabulary

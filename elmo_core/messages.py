@@ -26,8 +26,9 @@ COMMANDS = {  # of the command `elmo`: the script and what it does
     "export": ("export_model", "export a trained model for Paddle Inference and ONNX Runtime"),
 }
 COMMAND_OF = {f"{script}.py": command for command, (script, _) in reversed(COMMANDS.items())}
-_NAMES = "|".join(map(re.escape, COMMAND_OF))
-_SCRIPT = re.compile(rf"(distributed\.launch .*?)?(?:python )?(?<![\w./\\-])({_NAMES})(?!\.?[\w/\\-])")  # not in a path
+_NAME = "|".join(map(re.escape, COMMAND_OF))
+_NAME = rf"(?<![\w./\\-])({_NAME})(?!\.?[\w/\\-])"  # not within a path
+_SCRIPT = re.compile(rf"(distributed\.launch .*?)?(?:python )?{_NAME}")
 
 
 def with_commands(text: str) -> str:

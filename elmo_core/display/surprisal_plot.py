@@ -26,9 +26,9 @@ ABOUT = (
 
 
 def plot_surprisal(path: str | Path, sentences: Sequence[Surprisals]) -> None:
-    """Draw sentences with their words shaded by surprisal in bits, as `ELMoEmbedder.surprisal` returns it.
+    """Draw sentences with their words shaded by surprisal, as `ELMoEmbedder.surprisal` returns it.
 
-    The name of the picture ends in its format: .png, .svg, .pdf or another one that Matplotlib writes.
+    The name of the picture ends in its format: .png, .svg, .pdf, or another that Matplotlib writes.
     """
     path, sentences = Path(path), [sentences] if isinstance(sentences, Surprisals) else list(sentences)
     if not all(isinstance(records, Surprisals) for records in sentences):
@@ -75,7 +75,7 @@ def _lay_out(figure: Any, sentences: Sequence[Surprisals]) -> tuple[list[tuple[f
                 if x > LEFT and x + width(text) > WIDTH - 0.1:
                     x, y = LEFT, y + LINE
                 shade = 0.7 * min(1, bits / DARKEST)
-                mixed = [1 - shade * (1 - part) for part in BLUE]  # not transparent: PostScript cannot draw that
+                mixed = [1 - shade * (1 - part) for part in BLUE]  # PostScript has no transparency
                 box = {"boxstyle": "square,pad=0.15", "facecolor": mixed}
                 box |= {"edgecolor": "none" if known else "black", "linewidth": 0.8, "linestyle": "--"}
                 placed.append((x, y, text, {"bbox": box}))

@@ -1,1 +1,1 @@
-"""Files: atomic writes, locks, and readers of arrays, word vectors and compressed text that find damage."""
+"""Files: atomic writes, locks, and readers of arrays and word vectors, which find damage."""

@@ -21,7 +21,7 @@ def user_path(path: str | Path) -> Path:
 
 
 def cache_path() -> Path:
-    """Return where the user's folder for caches is, or begins to be; relative, with its ~, if the user has no home.
+    """Return where the user's folder for caches is or will be; relative, with its ~, without a home.
 
     A relative XDG_CACHE_HOME is ignored, as its specification says.
     """

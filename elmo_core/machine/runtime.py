@@ -29,7 +29,7 @@ from elmo_core.messages import UserError, format_count, log
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 CGROUPS = Path("/sys/fs/cgroup")
-CPU_QUOTAS = (  # of a container, in version 2 and 1 of cgroups: files with its quota and period in microseconds
+CPU_QUOTAS = (  # of a container: files with quota and period in microseconds, of cgroups 2 and 1
     ("cpu.max",),
     ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"),
 )
@@ -42,7 +42,8 @@ def n_cores() -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for files in CPU_QUOTAS:
         try:
-            quota, period = map(int, " ".join((CGROUPS / file).read_text(encoding="ascii") for file in files).split())
+            texts = [(CGROUPS / file).read_text(encoding="ascii") for file in files]
+            quota, period = map(int, " ".join(texts).split())
         except (OSError, ValueError):  # another version; or not limited: "max"
             continue
         if quota > 0:  # -1: not limited

@@ -5,7 +5,7 @@
    All matrices are row-major float32, except the operands of products in bfloat16. The matrix products are those of Paddle's
    MKL, and in bfloat16 of its oneDNN, passed in as pointers.
 
-   Nothing is checked here: a function that takes indices or sizes of rows says who has checked them. */
+   Nothing is checked here: a function that takes indices or numbers of rows says who has. */
 
 #include <math.h>
 #include <stdint.h>
@@ -280,8 +280,9 @@ static void cell_backward(int64_t H, const float *gates, const float *restrict c
    h (B, P), c (B, H): the initial state, replaced by the final one. outputs: (M, P). preactivations (B + 1, 4H): scratch.
    cells (M, H) and gates (M, 4H) are filled for the backward pass, or NULL. The operands gemm_input (n, P or 2P), multiplied
    with `recurrent`, and cell_output (n, H), multiplied with `down`, have n = M rows with cells, else B.
-   Checked: batch_sizes are made by `Packing.from_lengths`, B first, never rising. Paddle's `gather` in `BiLM.lstm_layers` has
-   read the vectors of the same indices, or lstmp.py has counted them from 0 to M - 1. */
+   Checked: batch_sizes are made by `Packing.from_lengths`, B first, never rising. Paddle's
+   `gather` in `BiLM.lstm_layers` has read the vectors of the same indices, or lstmp.py has counted
+   them from 0 to M - 1. */
 void lstmp_forward(int64_t steps, const int64_t *batch_sizes, int64_t P, int64_t H, const float *gate_inputs,
                    const int64_t *indices, const float *x, const rhs_t *recurrent, const rhs_t *down, float cell_clip,
                    float proj_clip, float *h, float *c, float *outputs, float *preactivations, void *gemm_input,
@@ -362,9 +363,10 @@ void lstmp_backward(int64_t steps, const int64_t *batch_sizes, int64_t P, int64_
    characters, and one of padding only. Tokens are processed in blocks of about ROWS windows, which stay in the cache.
    ids (N, C), lengths (N), table (characters, D), an operand. Filters of widths[k] have a weight (widths[k] * D,
    filter_counts[k]) and a bias.
-   Checked: the alphabet's ids are rows of the table, and its columns those of the configuration, by `fits_alphabet` of
-   model_files.py for an alphabet that comes with a vocabulary, by config.py (n_characters) for bytes. characters.py makes the
-   ids, and lengths of at most C. config.py limits widths to C, and C to 127. */
+   Checked: the alphabet's ids are rows of the table, and its columns those of the configuration,
+   by `fits_alphabet` of model_files.py if it comes with a vocabulary, by config.py (n_characters)
+   for bytes. characters.py makes the ids, and lengths of at most C. config.py limits widths to C,
+   and C to 127. */
 
 enum { ROWS = 128 }; /* at least a token's windows, which are at most C + 1 */
 
@@ -592,7 +594,7 @@ static void scale_and_add(int64_t n, float *restrict x, float factor, float *res
    logits target_logits (M). The n_hits accidental hits (row, candidate), with rows rising, are masked. Sets loss to the mean
    over the predictions, d_h (M, P), d_table (S, P), d_bias (S), and d_target (M) to the gradient of the targets' logits. The
    logits of SLICE predictions at a time stay in the cache. Returns 0 if out of memory.
-   Checked: `Candidates.accidental_hits` counts rows among M and candidates among S itself; they are not from outside. */
+   Checked: `Candidates.accidental_hits` itself counts rows among M and candidates among S. */
 int64_t softmax_loss(const blas_t *blas, int64_t M, int64_t S, int64_t P, const float *h, const float *table, const float *bias,
                  const float *target_logits, int64_t n_hits, const int64_t *hit_rows, const int64_t *hit_candidates, float *loss,
                  float *d_h, float *d_table, float *d_bias, float *d_target) {
@@ -638,8 +640,9 @@ int64_t softmax_loss(const blas_t *blas, int64_t M, int64_t S, int64_t P, const 
 
 /* Add bias (V) to logits (n, V), and set of each row's prediction: surprisal (n) of the target, entropy (n), both in nats, and
    rank (n) of the target, from 1.
-   Checked: targets are a vocabulary's ids, and that it has V tokens: by model_files.py for a model that is loaded with its
-   vocabulary, by `_check_model` of elmo.py for a pair that is given; run_pretrain.py builds the softmax by its vocabulary. */
+   Checked: targets are ids of a vocabulary of V tokens, which model_files.py compares when a model
+   is loaded, and `_check_model` of elmo.py if a pair is given; run_pretrain.py builds the softmax
+   by its vocabulary. */
 void score_predictions(int64_t n, int64_t V, float *logits, const float *bias, const int64_t *targets, float *surprisal,
                        float *entropy, float *rank) {
     for (int64_t row = 0; row < n; row++) {
@@ -686,7 +689,7 @@ static void adagrad_elements(int64_t n, const float *restrict g, float scale, fl
 
 /* Adagrad over the elements begin .. end of a weight with gradient g, scaled by `scale` (for the clip of the norm). With rows:
    over rows[begin] .. rows[end] of a matrix with `width` columns, each at most once; g holds their gradients.
-   Checked: Paddle's `gather` has read these rows in the forward pass; row_gradients.py lists each once. */
+   Checked: Paddle's `gather` has read these rows in the forward pass, each of which is listed once. */
 void adagrad(int64_t begin, int64_t end, const int64_t *rows, int64_t width, const float *g, float scale, float rate,
              float epsilon, float *weight, float *moment) {
     if (!rows) adagrad_elements(end - begin, g + begin, scale, rate, epsilon, weight + begin, moment + begin);

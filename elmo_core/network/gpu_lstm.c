@@ -5,8 +5,8 @@
    one of all steps is (directions, entries, width), where the step's rows begin at `first`, and those of the step before
    `before` rows earlier; c and h begin with `batch` rows more, the initial states. A clip of INFINITY is none.
 
-   Nothing is checked here: gpu_lstm.py counts rows and places from the batch sizes of `Packing.from_lengths`, and allocates the
-   arrays by them. */
+   Nothing is checked here: gpu_lstm.py counts rows and places from the batch sizes of
+   `Packing.from_lengths`, and allocates the arrays by them. */
 #ifdef __CUDACC__
 #define KERNEL extern "C" __global__ void
 #define FUNCTION static __device__ float

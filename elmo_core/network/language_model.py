@@ -26,7 +26,7 @@ def substitutes(embedder, sentence: Sequence[str], position: int, k: int = 10) -
     """
     sentence = check_sentence(sentence, 0)
     if not sentence:
-        raise UserError("substitutes: the sentence is empty, expected one with a word at `position`.")
+        raise UserError("substitutes: the sentence is empty, and has no `position` to fill.")
     check_number("position", position, 0, len(sentence) - 1, integer=True)
     check_number("k", k, 1, integer=True)
     softmax, vocabulary = embedder.softmax_and_vocabulary()

@@ -143,7 +143,9 @@ def _parse_text(text: str, n_layers: int) -> LayerChoice | None:
 
 
 def _chosen(how: str, indices: list[int], n_layers: int) -> LayerChoice | None:
-    """Return a choice of layers, -1 for the top; None if one is missing or named twice: weights may be meant, [1, 0, 0]."""
+    """Return a choice of layers, -1 for the top; None if one is missing, or named twice, as in [1, 0, 0],
+    where weights may be meant.
+    """
     indices = [index + n_layers if index < 0 else index for index in indices]
     are_there = all(0 <= index < n_layers for index in indices)
     if not are_there or len(set(indices)) < len(indices):

@@ -119,8 +119,10 @@ class Adagrad(Optimizer):
 
 
 class Adam(Optimizer):
-    """Adam, or AdamW with a decay. A row of a table changes only in steps that read it, as with Paddle's `lazy_mode`;
-    a decay acts on all rows in every step.
+    """Adam, or AdamW with a decay.
+
+    A row of a table changes only in steps that read it, as with Paddle's `lazy_mode`, but for a
+    decay, which acts on all rows in every step.
     """
 
     MOMENTS: ClassVar = {"moment1": 0.0, "moment2": 0.0}

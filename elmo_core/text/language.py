@@ -17,7 +17,7 @@ CHOICES = (AUTO, *LANGUAGES)
 KANA = re.compile("[\u3041-\u30ff]")
 LETTERS = re.compile(r"[^\W\d_]+")
 UNSPLIT = re.compile(r"[^\W\d_][.?!]\s*$")
-HOW = {"en": "the rules for English, as the text is in plain Latin letters; `any` is for other languages"}
+PLAIN = "the rules for English, as for any text in plain Latin letters (other languages: `any`)"
 SAMPLE, LONGEST = 10_000, 500  # texts or tokens that are looked at, and characters of each
 LONGEST_WORD = 4  # Chinese characters of a token; the mean of segmented text is below two
 UNSEGMENTED = "Is the text segmented into words? `preprocess.py text`, jieba.lcut or encode_texts does that."
@@ -62,7 +62,7 @@ def choose_language(lang: str, texts: Iterable[str], words: Sequence[str] = ()) 
     found = recognise(texts, words)
     if lang == AUTO:
         if any(map(LETTERS.search, texts)):
-            log.info(f"language      {found}, {HOW.get(found, 'recognised from the text')}")
+            log.info(f"language      {found}, {PLAIN if found == 'en' else 'recognised from the text'}")
         return found
     if lang == "en" and found in CHINESE:
         log.warning("The text has many Chinese characters, which the language `en` does not segment. Use `zh`.")

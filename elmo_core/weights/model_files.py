@@ -75,7 +75,7 @@ def has_softmax(folder: Path) -> bool:
 
 
 def fits_alphabet(config: ELMoConfig, alphabet: Alphabet) -> bool:
-    """Tell whether an alphabet makes ids that are rows of the model's table of characters, in as many columns."""
+    """Tell whether an alphabet's ids are rows of the model's table of characters, in as many columns."""
     if config.alphabet == "bytes":
         return alphabet == Bytes(config.max_characters)
     if not isinstance(alphabet, CodePoints) or not set(CodePoints.NAMES).issubset(alphabet.ids):

@@ -119,7 +119,7 @@ for _code in (pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3):
 
 @contextmanager
 def _enough_memory(path: Path) -> Iterator[None]:
-    """Report a lack of memory as damage if there is enough for a whole file: damaged lengths ask for any amount."""
+    """Report a lack of memory as damage if a whole file fits: damaged lengths ask for any amount."""
     try:
         yield
     except MemoryError as error:

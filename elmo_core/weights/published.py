@@ -121,7 +121,7 @@ def install(name: str, files: str | Path | Sequence[str | Path] = ()) -> Path:
     local_files = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
     if model.is_installed:
         if local_files:
-            log.warning(f"{name} is in {model.folder} already: the files given for it are not read.")
+            log.warning(f"{name} is in {model.folder} already: the given files are not read.")
         return model.folder
     # not writable by others: compiled code is cached only in such folders
     home().parent.mkdir(mode=0o755, parents=True, exist_ok=True)
