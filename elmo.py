@@ -197,7 +197,7 @@ def set_weights(parameters: Mapping[str, paddle.Tensor], weights: Mapping[str, n
     checkpoint.check_shapes({name: tuple(parameter.shape) for name, parameter in parameters.items()}, weights, source)
     for name, parameter in parameters.items():
         value = weights[name].astype(str(parameter.dtype).removeprefix("paddle."), copy=False)
-        if not np.array_equal(parameter.numpy(), value):
+        if not (parameter._is_initialized() and np.array_equal(parameter.numpy(), value)):
             parameter.set_value(value)
 
 

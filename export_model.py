@@ -13,7 +13,6 @@ that turn lines of raw text into vectors, labels, classes or trees. It needs non
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import args as arguments
 import script
@@ -22,9 +21,9 @@ from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import UserError
 from elmo_core.network.layers import layer_choice
-from elmo_core.weights import model_files, published
+from elmo_core.weights import model_files
+from elmo_tasks.folder import CARD, ELMO, elmo_folder, read_config
 from elmo_tasks.ready import ready_made_named
-from elmo_tasks.task import CARD, ELMO, read_config
 from export import folder
 from export.networks import NETWORKS, EmbedderNetwork
 
@@ -58,7 +57,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     else:
         network_type, task_type = NETWORKS[task]
         network = network_type(task_type(path, "cpu"))
-        cards = [path / CARD, *elmo_cards(path, values)]
+        cards = [path / CARD]
+        source = elmo_folder(path, values[ELMO])
+        if source:
+            cards.append(source / CARD)
     folder.write(network, args.output, f"{task} {args.model}", args.onnx, cards)
     print(f"exported to {args.output}; its README.md describes the inputs and outputs")
 
@@ -73,14 +75,6 @@ def find_task(name: str) -> Path:
         names = " or ".join(f"{folder.parent.name}/{folder.name}" for folder in found)
         raise UserError(f"{name} is the name of {len(found)} models: give {names}.")
     return found[0] if found else path
-
-
-def elmo_cards(path: Path, values: dict[str, Any]) -> list[Path]:
-    """The model card of the ELMo that a trained task reads, which is in its folder or published."""
-    name = values.get(ELMO)
-    if name is None:
-        return []
-    return [path / name / CARD if name == f"{ELMO}/" else published.install(name) / CARD]
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def add_commands(
 def add_train(parser: argparse.ArgumentParser, settings: type[Settings], content: str, required: bool = True) -> None:
     """Add the flags of a training: its data, and a group for each of the settings' groups.
 
-    content: of the training data. required: whether the files and ELMo are.
+    content: of the training data. required: whether the files are.
     """
     data = parser.add_argument_group("data")
     data.add_argument("--train_file", **FILE, required=required, help=f"training data: {content}")
@@ -61,20 +61,34 @@ def add_train(parser: argparse.ArgumentParser, settings: type[Settings], content
         add_settings(groups[name], settings, field.name)
     for action in parser._actions:
         if action.dest == "elmo":
-            action.required, action.type = required, lambda text: None if text.lower() == "none" else text
+            action.type = _elmo
             action.help += "; none: no ELMo"
     add(groups["training"], "device")
+
+
+def _elmo(text: str) -> str | None:
+    return None if text.lower() == "none" else text
 
 
 def run(args: argparse.Namespace, task: type[Task], **commands: Callable) -> None:
     """Train, or run another command with the trained model. commands: those that differ from the usual ones."""
     if getattr(args, "input", None):
         disk.check_input(args.input, "the data to predict", "--input")
-    inputs = [Path(value) for name, value in vars(args).items() if isinstance(value, str | Path) and name != "json"]
-    disk.check_output("--json", getattr(args, "json", None), *inputs)
+    disk.check_output("--json", getattr(args, "json", None), *_inputs(args, task.settings_type))
     runtime.set_device(args.device)
     command = {"train": train, "evaluate": evaluate, **commands}[args.command]
     command(args, task if args.command == "train" else task(args.model_dir, args.device, args.precision))
+
+
+def _inputs(args: argparse.Namespace, settings: type[Settings]) -> list[Path]:
+    """The files that the flags name, but for --json."""
+    kinds = {field.name: field.metadata.get("metavar") for field in dataclasses.fields(settings)}
+    inputs = []
+    for name, value in vars(args).items():
+        is_setting = isinstance(value, str) and kinds.get(name) in ("FILE", "CKPT")
+        if is_setting or (isinstance(value, Path) and name != "json"):
+            inputs.append(Path(value))
+    return inputs
 
 
 def text_lines(path: Path | None, labels: Sequence[Label]) -> Iterator[str]:

@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     classifier_flags.add_train(parser)
     options = {**arguments.FILE, "dest": "word_vectors", "required": True, "help": "word vectors"}
     parser.add_argument("--pretrained_word2vec_file", **options)
-    parser.set_defaults(head="mean", command="train")
+    parser.set_defaults(elmo=None, head="mean", command="train")
     task_flags.run(parser.parse_args(argv), Classifier, train=classifier_flags.train)
 
 

@@ -46,8 +46,8 @@ from elmo_tasks.tagging.data import SentenceReader
 from elmo_tasks.tagging.score import Score
 
 ARMS = {  # settings; {elmo}, {vectors}, ... are the flags
-    "nothing": {},
-    "word2vec": {"word_vectors": "{vectors}"},
+    "nothing": {"elmo": None},
+    "word2vec": {"elmo": None, "word_vectors": "{vectors}"},
     "layer0": {"elmo": "{elmo}", "layers": "0"},
     "random": {"elmo": "{random}"},
     "mix": {"elmo": "{elmo}", "layers": "mix"},

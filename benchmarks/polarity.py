@@ -45,7 +45,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--against", type=Path, nargs="+", default=[], help="with these")
     for name, values in SEARCHED.items():
         parser.add_argument(f"--{name}", type=float, nargs="+", default=values)
-    arguments.add_settings(parser, replace(ClassifierSettings(), head="mean"), omit=[*SEARCHED])
+    arguments.add_settings(parser, replace(ClassifierSettings(), elmo="en", head="mean"), omit=[*SEARCHED])
     return parser.parse_args()
 
 

@@ -21,8 +21,10 @@ import elmo
 from elmo_core.config import ELMoConfig
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine.runtime import paddle, to_tensor
-from elmo_core.messages import UserError
+from elmo_core.messages import UserError, log
 from elmo_core.network.char_cnn import CharCNN
+from elmo_core.text.language import recognise
+from elmo_core.text.tokenise import CHINESE
 from elmo_core.text.tokens import UNK_ID, Vocabulary, pad_rows, token_batch
 from elmo_core.weights import model_files, published
 from elmo_tasks.settings import ELMoSettings
@@ -201,6 +203,21 @@ class PretrainedELMo:
             expected = f"ELMo(..., layers={settings.layers!r}, pool={layer.pool!r})"
             raise UserError(f"`elmo` is a layer with other `layers` or `pool`, expected {expected}.")
         return self.layer
+
+
+def default_elmo(lang: str, texts: Iterable[str]) -> str:
+    """The bundled ELMo for texts: by the language that is set or, if that tells nothing, recognised."""
+    language = lang
+    if language not in ("en", *CHINESE):
+        language = recognise(texts)
+    name = "zh" if language in CHINESE else "en"
+    log.info(f"ELMo          {name}, by the language of the text")
+    if language == "any":
+        log.warning(
+            "ELMo: the text is neither English nor Chinese, and `en` has read English only. "
+            "Set `elmo` (--init_from_ckpt) to a model of its language, or to None (none)."
+        )
+    return name
 
 
 class TokenInputs(nn.Layer):

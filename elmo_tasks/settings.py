@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from elmo_core.checks import describe
 from elmo_core.config import MAX_SIZE
 from elmo_core.messages import UserError
 from elmo_core.settings import expected, setting
@@ -35,7 +36,10 @@ def default(base: type, name: str, value: Any) -> Any:
 class Settings:
     """Settings that are valid: an unknown name is a TypeError, an invalid value a UserError."""
 
-    def __new__(cls, **values: Any):
+    def __new__(cls, *unnamed: Any, **values: Any):
+        if unnamed:
+            example = f"{cls.__name__}(epochs=3)"
+            raise TypeError(f"found {describe(unnamed[0])}, expected settings by name, as in {example}.")
         known = [field.name for field in dataclasses.fields(cls)]
         for name in values.keys() - known:
             close = difflib.get_close_matches(name, known, 1)
@@ -70,7 +74,12 @@ class ELMoSettings(Settings):
     """How a network reads ELMo."""
 
     elmo: "str | Path | ELMo | None" = setting(
-        None, "ELMo: a checkpoint or a model's name", of=object, group="ELMo", flag="init_from_ckpt", metavar="CKPT"
+        AUTO,
+        "ELMo: a checkpoint, or a model's name; auto: en or zh, by the language of the text",
+        of=object,
+        group="ELMo",
+        flag="init_from_ckpt",
+        metavar="CKPT",
     )
     layers: str | int = setting(
         "concat",

@@ -1,22 +1,9 @@
-"""The base of all tasks: a network with everything it was trained with, in memory and as a folder.
-
-FOLDER/
-  config.json         the task, its settings, and its parts: labels, how text was tokenised, ...
-  model.safetensors   the weights, of ELMo only if it was tuned; word vectors; long lists of words
-  elmo/               a copy of its ELMo, unless that is a bundled or published model, which config.json names
-  README.md           the model card
-  training-1.safetensors, .lock    of a training that is not complete
-
-A folder is complete and can be moved to any machine where the library is installed.
-"""
+"""The base of all tasks: a network with everything it was trained with, in memory and as a folder."""
 
 import json
 import math
-import os
-import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
@@ -29,33 +16,32 @@ import numpy as np
 import elmo
 from elmo_core.checks import describe
 from elmo_core.files import disk
-from elmo_core.files.tensors import digest, read_tensors, write_tensors
+from elmo_core.files.tensors import digest, read_tensors
 from elmo_core.machine import products, runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, join_names, log
 from elmo_core.network.matmul import chosen_precision
-from elmo_core.text.language import make_tokeniser
+from elmo_core.text.language import AUTO, make_tokeniser
 from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary, restore_order, sentence_batches
-from elmo_core.weights import checkpoint, published
-from elmo_tasks.inputs import BILM, FileVectors, PretrainedELMo, Rows, TokenInputs
+from elmo_tasks import folder as model_folder
+from elmo_tasks.inputs import BILM, FileVectors, PretrainedELMo, Rows, TokenInputs, default_elmo
 from elmo_tasks.ready import ready_made
 from elmo_tasks.records import is_table
 from elmo_tasks.settings import Settings
-from elmo_tasks.trainer import ELMO_DIGEST, STATE, Progress, check_identity, fit, hold_out, training_identity
+from elmo_tasks.trainer import ELMO_DIGEST, Progress, check_identity, fit, hold_out, training_identity
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-FORMAT = 1
-CONFIG, WEIGHTS, CARD, LOCK, ELMO = "config.json", "model.safetensors", "README.md", ".lock", "elmo"
-VECTORS, WORDS = "word_vectors", "words of "  # names in model.safetensors
-LONGEST = 1000  # list of words in config.json
+VECTORS, LISTS = "word_vectors", "list of "  # names of tensors
+LONGEST = 1000  # list in config.json
+TRAINING = threading.RLock()  # held by a training, whose random numbers come from Paddle's generator
 EXAMPLES = {"zh": "我爱北京。", "characters": "我爱北京。"}  # in the model card
 CARD_TEXT = """# {name}
 
-A {task} trained with ELMo in PaddlePaddle.
+A {task}, trained with the library "ELMo in PaddlePaddle".
 
 {lines}
 
@@ -64,7 +50,7 @@ A {task} trained with ELMo in PaddlePaddle.
 {rows}
 
 ```python
-from elmo_tasks import {cls}
+from {module} import {cls}
 
 print({cls}("{name}").{call})
 ```
@@ -73,11 +59,12 @@ S = TypeVar("S", bound=Settings)
 
 
 class Task(Generic[S]):
-    """A network with its settings and parts. Thread-safe: one thread at a time computes.
+    """A network with its settings and parts. Thread-safe: one thread at a time computes, and one at a time trains.
 
     parts: what else its network and its predictions depend on, as plain values for JSON, such as labels and words.
 
-    A subclass names itself, reads data with `read_training` and `read`, and defines `build`, `collate`, `decode`, `measure`.
+    A subclass names itself, reads data with `read_training`, `set_up` and `read`, and defines `build`, `collate`, `decode`
+    and `measure`.
     Examples are of any type; in training their `repr` tells data sets apart.
     """
 
@@ -104,37 +91,48 @@ class Task(Generic[S]):
             cls = type(self).__name__
             raise TypeError(f"{cls}() lacks the folder, or the name, of a trained model. {cls}.train(...) trains one.")
         chosen_precision(precision, runtime.device_name(device))  # raises unless this machine has them
-        name, folder, ready = str(folder), disk.user_path(folder), {path.name: path for path in ready_made(self.name)}
-        values = read_config(folder)
-        if values is None and name in ready:
-            values = read_config(folder := ready[name])
+        name = str(folder)
+        folder = disk.user_path(folder)
+        ready = {path.name: path for path in ready_made(self.name)}
+        if model_folder.read_config(folder) is None and name in ready:
+            folder = ready[name]
+        values = model_folder.read_config(folder)
         if values is None or values["task"] != self.name:
-            found = f"a trained {values['task']}" if values else "no trained model"
+            if values:
+                found = f"a trained {values['task']}"
+            elif model_folder.states(folder):
+                found = "an interrupted training, which `resume=True` (--resume) continues"
+            else:
+                found = "no trained model"
             names = f" or a name: {join_names(list(ready))}" if ready else ""
             raise UserError(f"{folder} holds {found}, expected a trained {self.name}{names}.")
-        (tensors, _), source = read_tensors(folder / WEIGHTS), values.get(ELMO)
-        if source not in (None, f"{ELMO}/", *published.table()):
-            raise UserError(f"{folder / CONFIG}: {ELMO} is {source!r:.60}, expected a model's name or {ELMO}/.")
-        source = folder / ELMO if source == f"{ELMO}/" else source and published.install(source)
         try:
-            pretrained = PretrainedELMo.load(source) if source else None
-            self._restore(values, tensors, pretrained, device, precision)
-            if self.identity and self.identity[ELMO_DIGEST] != self.elmo_digest():
-                raise UserError(f"{ELMO}, {source}, has other weights than the ELMo of its training.")
-        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            reason = error if isinstance(error, UserError | TypeError) else f"{type(error).__name__} {error}"
-            raise UserError(f"{folder / CONFIG}: {reason} Copy the folder again, or train again.") from error
+            self._load(folder, values, device, precision)
+        except UserError:
+            replaced = model_folder.read_config(folder)
+            if replaced is None or replaced == values:
+                raise
+            self._load(folder, replaced, device, precision)  # a save has replaced the model meanwhile
         self.folder = folder
 
     # What a subclass defines
 
     @classmethod
-    def read_training(
-        cls, given: dict[str, Any], settings: Any, pretrained: PretrainedELMo | None
-    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-        """Read the data of a training. Returns the settings with what the data tell, the parts, and the examples by name.
+    def read_training(cls, given: dict[str, Any], settings: Any) -> dict[str, list[Any]]:
+        """Read the data of a training. given: by name, train and, if given, dev and test. Returns examples by name."""
+        raise NotImplementedError
 
-        given: by name, train and, if given, dev and test; the examples have all of these but, perhaps, test.
+    @classmethod
+    def texts(cls, examples: Sequence[Any]) -> Iterable[str]:
+        """The texts or tokens of examples that `read_training` returned, by which the language is recognised."""
+        return (" ".join(example.tokens) for example in examples)
+
+    @classmethod
+    def set_up(
+        cls, data: dict[str, list[Any]], settings: Any, pretrained: PretrainedELMo | None
+    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+        """Complete what `read_training` returned: the settings with what the data tell, the parts, and the examples by
+        name, which include dev.
         """
         raise NotImplementedError
 
@@ -204,28 +202,40 @@ class Task(Generic[S]):
         save_dir: a new or empty folder for the model; overwrite: or that of such a model, which is replaced at the end.
         resume: continue an interrupted training, start if there is none, return the model if it is finished.
         progress: called with the scores of each epoch; False: no bar.
+        Trainings in several threads run one after the other.
         """
         if save_dir is not None:
-            check_folder(disk.user_path(save_dir), cls.name, overwrite, resume)
+            model_folder.check(disk.user_path(save_dir), cls.name, overwrite, resume)
         elif overwrite or resume:
             raise UserError("`overwrite=True` and `resume=True` have no effect without `save_dir`.")
         settings = settings or cls.settings_type()
         if not isinstance(settings, cls.settings_type):
             raise TypeError(f"settings: found {describe(settings)}, expected {cls.settings_type.__name__}.")
+        given = {"train": data if labels is None else (data, labels)}
+        if dev is not None:
+            given["dev"] = dev
+        if test is not None:
+            given["test"] = test
+        examples = cls.read_training(given, settings)
+        if settings.elmo == AUTO:
+            name = default_elmo(settings.lang, cls.texts(examples["train"]))
+            settings = replace(settings, elmo=name)
         pretrained = PretrainedELMo.load(settings.elmo)
-        given = {name: part for name, part in (("dev", dev), ("test", test)) if part is not None}
-        given = {"train": data if labels is None else (data, labels), **given}
-        settings, parts, examples = cls.read_training(given, settings, pretrained)
-        task = cls.create(settings, parts, device, pretrained)
-        with training_folder(cls, save_dir, overwrite, resume) if save_dir else nullcontext() as folder:
-            return task._learn(examples, folder, resume, progress)
+        settings, parts, examples = cls.set_up(examples, settings, pretrained)
+        with TRAINING:
+            task = cls.create(settings, parts, device, pretrained)
+            if save_dir is None:
+                return task._learn(examples, None, resume, progress)
+            with model_folder.locked(save_dir, cls.name, overwrite, resume) as folder:
+                return task._learn(examples, folder, resume, progress)
 
     @classmethod
     def create(
         cls, settings: S, parts: dict[str, Any], device: str = "auto", pretrained: PretrainedELMo | None = None
     ) -> "Self":
         """Build an untrained instance. pretrained: if `settings.elmo` has been loaded."""
-        task, pretrained = cls.__new__(cls), pretrained or PretrainedELMo.load(settings.elmo)
+        task = cls.__new__(cls)
+        pretrained = pretrained or PretrainedELMo.load(settings.elmo)
         paddle.seed(settings.seed)
         task._set(settings, parts, pretrained, FileVectors.from_settings(settings, cls.random_vectors), device)
         return task
@@ -237,28 +247,36 @@ class Task(Generic[S]):
 
         If `resume` finds the finished model there, that is returned.
         """
-        train, dev, inputs = data["train"], data["dev"], self.network.inputs
+        train = data["train"]
+        dev = data["dev"]
+        inputs = self.network.inputs
         if self.pretrained is None:
             log.info("training without ELMo")
         with runtime.on_device(self.device):
             self.identity = training_identity(self, data)
-            if resume and folder and (folder / CONFIG).exists() and not list(folder.glob(STATE.format("*"))):
+            if resume and folder and model_folder.is_finished(folder):
                 finished = type(self)(folder, self.device, self.precision)
                 check_identity(folder, finished.identity or {}, self.identity)
                 log.info(f"{folder} is complete.")
                 return finished
             inputs.cache(map(self.rows, data.values()), progress is not False)
             self.prepare(train)
+            seconds = 0.0
             for number, settings in enumerate(self.phases(), 1):
                 state = fit(self, train, dev, settings, folder, resume, progress, number)
-            tests = {"test": self.evaluated(data["test"])} if "test" in data else {}
-            self.results = {"dev": state.best_score, **tests}
+                seconds += state.seconds
+            self.results = {"dev": state.best_score}
+            if "test" in data:
+                self.results["test"] = self.evaluated(data["test"])
         if inputs.elmo and not self.pretrained.layer:
             inputs.elmo.clear_cache()  # of the training texts: it may hold gigabytes
-        sizes = {name: len(part) for name, part in data.items()}
-        values = {"epoch": state.best_epoch, "seconds": state.seconds, "sizes": sizes}
-        values |= {part: score.to_dict() for part, score in self.results.items()}
-        self.scores = values | {"summary": {part: score.summary for part, score in self.results.items()}}
+        self.scores = {
+            "epoch": state.best_epoch,
+            "seconds": seconds,
+            "sizes": {name: len(part) for name, part in data.items()},
+            **{part: score.to_dict() for part, score in self.results.items()},
+            "summary": {part: score.summary for part, score in self.results.items()},
+        }
         if folder:
             self._write(folder)
         return self
@@ -305,9 +323,14 @@ class Task(Generic[S]):
         return digest(w.astype("float32").numpy() for name, w in weights if not name.startswith("softmax."))
 
     def _set(self, settings: Any, parts: dict[str, Any], pretrained, vectors, device: str, precision="float32") -> None:
-        self.scores, self._lock, self.device = {}, threading.RLock(), runtime.device_name(device)
+        self.scores = {}
+        self._lock = threading.RLock()
+        self.device = runtime.device_name(device)
         self.precision = chosen_precision(precision, self.device)
-        self.settings, self.parts, self.pretrained, self.vectors = settings, parts, pretrained, vectors
+        self.settings = settings
+        self.parts = parts
+        self.pretrained = pretrained
+        self.vectors = vectors
         with elmo.BUILDING, runtime.on_device(self.device):
             self.network = self.build()
         if pretrained and not pretrained.layer:
@@ -319,98 +342,142 @@ class Task(Generic[S]):
     # Copies and folders
 
     def _content(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return what config.json and model.safetensors hold."""
-        lists, parts = {}, {}
-        for name, value in self.parts.items():
-            is_long = isinstance(value, list) and len(value) > LONGEST and all(isinstance(x, str) for x in value)
-            (lists if is_long else parts)[name] = value
+        """Return what config.json, but for the names of files, and the file of the weights hold."""
         tensors = {name: weight.numpy() for name, weight in self.trained_weights().items()}
+        lists = {}
+        parts = {}
+        for name, value in self.parts.items():
+            if isinstance(value, list) and len(value) > LONGEST:
+                lists[name] = value
+            else:
+                parts[name] = value
         if self.vectors:
-            tensors[VECTORS], lists[VECTORS] = self.vectors.table, self.vectors.words
+            tensors[VECTORS] = self.vectors.table
+            lists[VECTORS] = list(self.vectors.words)
         for name, words in lists.items():
-            tensors[f"{WORDS}{name}"] = np.frombuffer("\n".join(words).encode(), np.uint8)
-        source = self.pretrained and (self.pretrained.name or f"{ELMO}/")
-        values = {"format_version": FORMAT, "task": self.name, "settings": self.settings.to_dict(), ELMO: source}
-        return {**values, "parts": parts, "scores": self.scores, "training": self.identity}, tensors
+            text = json.dumps(words, ensure_ascii=False)
+            tensors[f"{LISTS}{name}"] = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+        values = {
+            "format_version": model_folder.FORMAT,
+            "task": self.name,
+            "settings": self.settings.to_dict(),
+            "parts": parts,
+            "scores": self.scores,
+            "training": self.identity,
+        }
+        return values, tensors
 
-    def _restore(self, values: dict[str, Any], tensors: dict[str, np.ndarray], pretrained, device, precision) -> None:
-        words = {name: bytes(tensors.pop(name)).decode() for name in [*tensors] if name.startswith(WORDS)}
-        lists = {name.removeprefix(WORDS): text.split("\n") for name, text in words.items()}
-        settings, vectors = self.settings_type(**values["settings"]), None
+    def _restore(
+        self,
+        values: dict[str, Any],
+        tensors: dict[str, np.ndarray],
+        pretrained: PretrainedELMo | None,
+        device: str,
+        precision: str,
+    ) -> None:
+        """Become the model of what `_content` returned."""
+        lists = {}
+        for name in [name for name in tensors if name.startswith(LISTS)]:
+            text = bytes(tensors.pop(name)).decode("utf-8", "surrogatepass")
+            lists[name.removeprefix(LISTS)] = json.loads(text)
+        settings = self.settings_type(**values["settings"])
         check_sizes(settings, tensors)
         if isinstance(settings.user_dict, str):
             raise UserError(f"user_dict is {settings.user_dict!r:.60}, expected a list of words.")
+        vectors = None
         if VECTORS in lists:
-            vectors = FileVectors(lists.pop(VECTORS), tensors.pop(VECTORS), self.random_vectors, settings.seed)
+            words = lists.pop(VECTORS)
+            vectors = FileVectors(words, tensors.pop(VECTORS), self.random_vectors, settings.seed)
         self._set(settings, {**values["parts"], **lists}, pretrained, vectors, device, precision)
-        elmo.set_weights(self.trained_weights(), tensors, f"{WEIGHTS} of a {self.name}")
-        self.scores, self.identity = values.get("scores") or {}, values.get("training")
+        elmo.set_weights(self.trained_weights(), tensors, f"the weights of a {self.name}")
+        self.scores = values.get("scores") or {}
+        self.identity = values.get("training")
+
+    def _load(self, folder: Path, values: dict[str, Any], device: str, precision: str) -> None:
+        """Become the model in a folder, whose config.json holds the values."""
+        tensors, _ = read_tensors(folder / values[model_folder.WEIGHTS])
+        source = values[model_folder.ELMO]
+        try:
+            pretrained = PretrainedELMo.load(model_folder.elmo_folder(folder, source))
+            self._restore(values, tensors, pretrained, device, precision)
+            if self.identity and self.identity[ELMO_DIGEST] != self.elmo_digest():
+                raise UserError(f"its ELMo, {source}, has other weights than the ELMo of its training.")
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            reason = f"{type(error).__name__} {error}"
+            if isinstance(error, UserError | TypeError):
+                reason = error
+            path = folder / model_folder.CONFIG
+            raise UserError(f"{path}: {reason} Copy the folder again, or train again.") from error
 
     def __getstate__(self) -> dict[str, Any]:
         """Return a copy's state, without caches and the lock: a published ELMo's name, the weights of any other."""
-        source, how = self.pretrained and self.pretrained.name, (runtime.portable_device(self.device), self.precision)
+        source = None
+        if self.pretrained:
+            source = self.pretrained.name
         if self.pretrained and not source:
-            bilm, words = self.pretrained.bilm, list(self.pretrained.words)
+            bilm = self.pretrained.bilm
+            words = list(self.pretrained.words)
             source = bilm.config, elmo.weights_of(bilm), self.pretrained.vocabulary, words
-        return {"content": self._content(), ELMO: source, "how": how, "folder": self.folder}
+        values, tensors = self._content()
+        return {
+            "values": values,
+            "tensors": tensors,
+            "elmo": source,
+            "device": runtime.portable_device(self.device),
+            "precision": self.precision,
+            "folder": self.folder,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        source = state[ELMO]
+        source = state.pop("elmo")
+        folder = state.pop("folder")
         if isinstance(source, tuple):
-            config, weights, *vocabulary = source
-            pretrained = PretrainedELMo(elmo.make_bilm(config, weights), *vocabulary)
+            config, weights, vocabulary, words = source
+            pretrained = PretrainedELMo(elmo.make_bilm(config, weights), vocabulary, words)
         else:
             pretrained = PretrainedELMo.load(source)
-        self._restore(*state["content"], pretrained, *state["how"])
-        self.folder = state["folder"]
+        self._restore(**state, pretrained=pretrained)
+        self.folder = folder
 
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
-        """Save the model in a new folder, an empty one, or, with `overwrite`, that of a model of this kind."""
-        with training_folder(type(self), folder, overwrite) as path:
+        """Save the model in a new folder, an empty one, or, with `overwrite`, that of a model of this kind.
+
+        Other files in the folder stay as they are.
+        """
+        with model_folder.locked(folder, self.name, overwrite) as path:
             self._write(path)
 
     def _write(self, folder: Path) -> None:
-        """Write a folder that is complete before it replaces the one that is there, whose other files it keeps."""
-        folder, (values, tensors) = folder.resolve(), self._content()
-        self.folder, old = folder, disk.temporary_name(folder)
-        try:
-            with disk.atomic_folder(folder) as new:
-                if values[ELMO] == f"{ELMO}/":
-                    bilm, vocabulary = self.pretrained.bilm, self.pretrained.vocabulary
-                    if words := self.pretrained.words:  # also of a model that reads characters only
-                        vocabulary = vocabulary or Vocabulary([*SPECIAL_TOKENS, *words])
-                    checkpoint.save_model(new / ELMO, bilm.config, elmo.weights_of(bilm), vocabulary)
-                write_tensors(new / WEIGHTS, tensors)
-                card, before = self.card().encode("utf-8"), (read_config(folder) or {}).get("card")
-                if (folder / CARD).exists() and digest([(folder / CARD).read_bytes()]) != before:
-                    shutil.copyfile(folder / CARD, new / CARD)  # a user's own
-                else:
-                    (new / CARD).write_bytes(card)
-                files = sorted(path.relative_to(new).as_posix() for path in new.rglob("*") if path.is_file())
-                values |= {"card": digest([card]), "files": [*files, CONFIG]}
-                disk.write_json(new / CONFIG, values, indent=1, ensure_ascii=False)
-                for file in {*foreign_files(folder, self.name)} - {*files, CONFIG}:
-                    (new / file).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy2(folder / file, new / file, follow_symlinks=False)
-                if folder.exists():
-                    disk.rename(folder, old)
-        except BaseException:
-            if old.exists() and not folder.exists():
-                disk.rename(old, folder)
-            raise
-        shutil.rmtree(old, ignore_errors=True)
+        values, tensors = self._content()
+        model_folder.write(folder, values, tensors, self.pretrained, self.card(folder.resolve().name))
+        self.folder = folder.resolve()
 
-    def card(self) -> str:
-        """The model card: what the model was trained on and how, its scores, how to use it."""
-        name, scores = self.folder.name if self.folder else self.name, self.scores
-        lines = [f"- settings other than the defaults: {json.dumps(self.settings.changed(), ensure_ascii=False):.2000}"]
-        lines += [f"- labels: {join_names(list(map(str, self.parts['labels'])), 50)}"] if "labels" in self.parts else []
-        lines += [f"- ELMo: {self.pretrained.name or f'in {ELMO}/'}"] if self.pretrained else []
-        lines += [f"- examples: {', '.join(f'{n:,} {part}' for part, n in scores['sizes'].items())}"] if scores else []
-        rows = [f"| {part} | {summary.strip()} |" for part, summary in scores.get("summary", {}).items()]
-        call = self.example.format(text=EXAMPLES.get(self.settings.lang, "A short text."))
-        values = {"name": name, "task": self.name, "cls": type(self).__name__, "call": call}
-        return CARD_TEXT.format(**values, lines="\n".join(lines), rows="\n".join(rows))
+    def card(self, name: str) -> str:
+        """The model card: what the model was trained on and how, its scores, how to use it. name: of its folder."""
+        changed = json.dumps(self.settings.changed(), ensure_ascii=False)
+        lines = [f"- settings other than the defaults: {changed:.2000}"]
+        if "labels" in self.parts:
+            lines.append(f"- labels: {join_names([str(x) for x in self.parts['labels']], 50)}")
+        source = "none"
+        if self.pretrained:
+            source = self.pretrained.name or "a copy in this folder"
+        lines.append(f"- ELMo: {source}")
+        if self.scores:
+            sizes = [f"{n:,} {part}" for part, n in self.scores["sizes"].items()]
+            lines.append(f"- examples: {', '.join(sizes)}")
+        summaries = self.scores.get("summary", {})
+        rows = [f"| {part} | {summary.strip()} |" for part, summary in summaries.items()]
+        cls = type(self)
+        is_ours = cls.__module__.startswith("elmo_tasks.")
+        return CARD_TEXT.format(
+            name=name,
+            task=self.name,
+            lines="\n".join(lines),
+            rows="\n".join(rows),
+            module="elmo_tasks" if is_ours else cls.__module__,
+            cls=cls.__name__,
+            call=self.example.format(text=EXAMPLES.get(self.settings.lang, "A short text.")),
+        )
 
 
 def resolve_language(settings: S, texts: Iterable[str], pretrained: PretrainedELMo | None) -> tuple[S, Tokeniser]:
@@ -433,57 +500,6 @@ def check_sizes(settings: Settings, tensors: Mapping[str, np.ndarray]) -> None:
     for name, value in settings.to_dict().items():
         if name.endswith("_dim") and value > total:
             raise UserError(f"`{name}` is {value}, but the weights are far fewer.")
-
-
-def read_config(folder: Path) -> dict[str, Any] | None:
-    """The config.json of a task's folder; None if it is not that of a task."""
-    if not (folder / CONFIG).is_file():
-        return None
-    values = disk.read_json(folder / CONFIG, "the settings of a trained model")
-    if not isinstance(values.get("task"), str):
-        return None
-    if (found := values.get("format_version")) != FORMAT:
-        raise UserError(f"{folder / CONFIG}: format_version is {found!r:.20}, expected {FORMAT}. Use another version.")
-    return values
-
-
-@contextmanager
-def training_folder(
-    cls: type[Task], save_dir: str | Path, overwrite: bool = False, resume: bool = False
-) -> Iterator[Path]:
-    """Check, make and lock the folder of a model that is about to be trained."""
-    folder = disk.user_path(save_dir)
-    check_folder(folder, cls.name, overwrite, resume)
-    folder.mkdir(parents=True, exist_ok=True)
-    with disk.locked(folder / LOCK):
-        check_folder(folder, cls.name, overwrite, resume)  # another training may have ended since
-        for file in folder.glob(STATE.format("*")) if not resume else ():
-            file.unlink()
-        yield folder
-
-
-def foreign_files(folder: Path, name: str) -> list[str]:
-    """The files in a folder that are not those of a model of this kind, nor of its training."""
-    values, own = read_config(folder), {LOCK, *(path.name for path in folder.glob(STATE.format("*")))}
-    if values and values["task"] == name:
-        own |= {str(file) for file in values.get("files", [])} | {CARD}
-    files = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
-    return sorted({path.relative_to(folder).as_posix() for path in files} - own)
-
-
-def check_folder(folder: Path, name: str, overwrite: bool, resume: bool = False) -> None:
-    """Raise unless the folder is new, empty, or a model of this kind that may be replaced; or a training to continue."""
-    advice = "Name a new folder, or an empty one."
-    if folder.exists() and (not folder.is_dir() or folder.samefile(".") or os.path.ismount(folder)):
-        raise UserError(f"`save_dir` {folder} is a file, the current folder, or a mount point. {advice}")
-    disk.check_output("`save_dir`", folder / CONFIG)
-    states, is_model = any(folder.glob(STATE.format("*"))), (folder / CONFIG).exists()
-    others = [file for file in foreign_files(folder, name) if not file.startswith(".")]
-    if others and not (resume and (states or is_model)):
-        raise UserError(f"`save_dir` {folder} holds {join_names(others, 3)}, of no {name}. {advice}")
-    if (states or is_model) and not overwrite and not resume:
-        what = "an interrupted training: continue it with `resume=True`" if states else f"a {name}"
-        raise UserError(f"`save_dir` {folder} already holds {what}. Name another, or add `overwrite=True`.")
 
 
 def as_given(values: Any, name: str, predict: Any) -> Any:

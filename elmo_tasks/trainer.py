@@ -20,12 +20,12 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, bar, format_duration, log
 from elmo_core.network.optimizer import Adam
 from elmo_core.text.tokens import shuffled_batches
+from elmo_tasks import folder as model_folder
 from elmo_tasks.inputs import BILM
 from elmo_tasks.settings import TrainingSettings
 
 HELD_OUT = 0.1  # share of the training data that replaces a missing dev set
 PROGRESS_SECONDS = 20  # between log lines within an epoch
-STATE = "training-{}.safetensors"  # in the model's folder, of each `fit`
 ELMO_DIGEST = "ELMo's weights"  # in a training's identity
 Task = Any  # an `elmo_tasks.task.Task`, whose module imports this one
 Progress = Callable[[dict[str, Any]], object]  # receives the scores of each epoch
@@ -34,7 +34,9 @@ Progress = Callable[[dict[str, Any]], object]  # receives the scores of each epo
 def hold_out(examples: Sequence[Any], seed: int) -> tuple[list[Any], list[Any]]:
     """Split examples at random into a training set and a dev set, which is a tenth."""
     if len(examples) < 2:
-        raise UserError("of one sentence, text or passage no part can be held out: give `dev`, or more data.")
+        raise UserError(
+            "found one sentence, text or passage, of which no part can be held out. Give `dev`, or more data."
+        )
     order = np.random.default_rng(seed).permutation(len(examples))
     n = max(1, round(len(order) * HELD_OUT))
     return [examples[k] for k in order[n:]], [examples[k] for k in order[:n]]
@@ -55,8 +57,9 @@ def fit(
     folder: the state is saved there after each epoch. resume: continue from that, if it is there. phase: the number of this
     training, of a task that calls `fit` several times. progress: called with the scores of each epoch; False: no bar.
     """
-    file = folder / STATE.format(phase) if folder else None
+    file = folder / model_folder.STATE.format(phase) if folder else None
     state = State(task, settings, dev)
+    state.is_saved = file is not None and phase > 1
     if file and resume and file.exists():
         state.load(file)
     elif phase > 1:  # what it begins with may remain the best
@@ -64,7 +67,7 @@ def fit(
     start = time.perf_counter() - state.seconds
     has_means = task.network.inputs.pool and not task.settings.elmo_trainable  # of fixed vectors: nothing to pad
     lengths = [1 if has_means else task.length(example) for example in train]
-    with _bar(settings.epochs, progress) as shown, state.interruptible(file):
+    with _bar(settings.epochs, progress) as shown, state.interruptible(folder):
         for epoch in range(state.epoch + 1, settings.epochs + 1):
             if settings.patience and epoch - 1 - state.best_epoch >= settings.patience:
                 break
@@ -76,6 +79,9 @@ def fit(
             state.log(loss, score)
             if file:
                 state.save(file)
+                for other in model_folder.states(folder):
+                    if other.name > file.name:  # a later phase of an older training
+                        other.unlink()
             shown.update()
             if callable(progress):
                 values = {"epoch": epoch, "phase": phase, "loss": loss, "seconds": state.seconds}
@@ -104,7 +110,8 @@ def run_epoch(task: Task, train: Sequence[Any], batches: Sequence[np.ndarray], s
         losses.append(loss.detach())  # read only at the end: reading makes a GPU wait
     mean = float(paddle.stack(losses).mean())
     if not math.isfinite(mean) or not all(bool(w.isfinite().all()) for w in task.trained_weights().values()):
-        raise UserError(f"the loss became {mean:.3g}, or weights are not finite, in epoch {epoch}: use a lower `lr`.")
+        found = f"the loss became {mean:.3g}, or weights are not finite, in epoch {epoch}"
+        raise UserError(f"{found}. Start again with a lower `lr`, and `overwrite=True` if epochs were saved.")
     return mean
 
 
@@ -131,7 +138,10 @@ class State:
     """All that the rest of a training depends on. Saved after each epoch, it continues the training bit for bit."""
 
     def __init__(self, task: Task, settings: TrainingSettings, dev: Sequence[Any]):
-        self.task, self.settings, self.dev = task, settings, dev
+        self.task = task
+        self.settings = settings
+        self.dev = dev
+        self.is_saved = False
         self.optimizer = make_optimizer(task.network, settings)
         trained = {name: w for name, w in task.trained_weights().items() if not w.stop_gradient}  # in this phase
         self.average = WeightAverage(trained, settings.ema)
@@ -151,13 +161,22 @@ class State:
         log.info(f"epoch {self.epoch:>2}/{epochs}  loss {loss:7.3f}  dev {score.summary} {star}  {times}")
 
     def save(self, file: Path) -> None:
-        tensors = {"weights": self.task.trained_weights(), "average": self.average.averages}
-        values = {name: _numpy(part) for name, part in {**tensors, "optimizer": self.optimizer.state_dict()}.items()}
-        values |= {"best": self.best_weights, "best_epoch": self.best_epoch, "steps": self.average.steps}
-        values |= {"epoch": self.epoch, "seconds": self.seconds, "random": self.random.bit_generator.state}
-        values |= {"paddle_random": versions.random_states(paddle), "identity": self.task.identity}
+        values = {
+            "weights": _numpy(self.task.trained_weights()),
+            "average": _numpy(self.average.averages),
+            "optimizer": _numpy(self.optimizer.state_dict()),
+            "best": self.best_weights,
+            "best_epoch": self.best_epoch,
+            "steps": self.average.steps,
+            "epoch": self.epoch,
+            "seconds": self.seconds,
+            "random": self.random.bit_generator.state,
+            "paddle_random": versions.random_states(paddle),
+            "identity": self.task.identity,
+        }
         arrays, rest = split_arrays(values)
         write_tensors(file, arrays, {"state": json.dumps(rest)})
+        self.is_saved = True
 
     def load(self, file: Path) -> None:
         """Restore what `save` has written, and score the best epoch again."""
@@ -177,19 +196,21 @@ class State:
         else:
             paddle.seed(self.settings.seed + self.epoch)
             log.warning("Paddle 2.6 cannot restore its random generator: dropout differs from an uninterrupted run.")
+        self.is_saved = True
         log.info(f"resumed after epoch {self.epoch}. The best is {self.best_epoch}, dev {self.best_score.summary}.")
 
     @contextmanager
-    def interruptible(self, file: Path | None) -> Iterator[None]:
+    def interruptible(self, folder: Path | None) -> Iterator[None]:
         """If the training is interrupted, log whether it can be continued."""
         try:
             yield
         except UserError:
             raise
         except BaseException:  # Ctrl-C, a signal, or an error that is not the user's
-            is_saved = file and any(file.parent.glob(STATE.format("*")))
-            left = f"Continue with the same settings and `resume=True`: {file.parent}" if is_saved else ""
-            log.warning(f"stopped in epoch {self.epoch + 1}. {left or 'Nothing has been saved.'}")
+            advice = "Nothing has been saved."
+            if self.is_saved:
+                advice = f"Continue with the same settings and `resume=True`: {folder}"
+            log.warning(f"stopped in epoch {self.epoch + 1}. {advice}")
             raise
 
 

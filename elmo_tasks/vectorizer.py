@@ -11,6 +11,7 @@ from elmo import ELMoEmbedder
 from elmo_core.checks import check_option, check_texts, import_optional
 from elmo_core.network.layers import Layers
 from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
+from elmo_tasks.inputs import default_elmo
 
 base, validation = (import_optional(f"sklearn.{name}", "ELMoVectorizer") for name in ("base", "utils.validation"))
 
@@ -18,15 +19,16 @@ base, validation = (import_optional(f"sklearn.{name}", "ELMoVectorizer") for nam
 class ELMoVectorizer(base.TransformerMixin, base.BaseEstimator):
     """Makes one vector of each text: the mean or maximum over its tokens.
 
-        make_pipeline(ELMoVectorizer("en"), LogisticRegression()).fit(texts, labels)
+        make_pipeline(ELMoVectorizer(), LogisticRegression()).fit(texts, labels)
 
-    model: a checkpoint, or a model's name. layers, pool, batch_size, device: as of `ELMoEmbedder`. lang, user_dict: as of
+    model: a checkpoint, or a model's name; auto: `en` or `zh`, by the language of the texts that
+    `fit` receives. layers, pool, batch_size, device: as of `ELMoEmbedder`. lang, user_dict: as of
     its `encode_texts`; auto: recognised by the texts that `fit` receives.
     """
 
     def __init__(
         self,
-        model: str | Path = "en",
+        model: str | Path = AUTO,
         layers: Layers = "average",
         pool: str = "mean",
         lang: str = AUTO,
@@ -39,9 +41,11 @@ class ELMoVectorizer(base.TransformerMixin, base.BaseEstimator):
 
     def fit(self, texts: Iterable[str], y: Any = None) -> "ELMoVectorizer":
         check_option("pool", self.pool, ("mean", "max"))
-        self.embedder_ = ELMoEmbedder(self.model, self.batch_size, self.device, self.layers, self.pool)
         check_option("lang", self.lang, CHOICES)
-        self.lang_ = make_tokeniser(self.lang, check_texts(texts), self.embedder_.words, self.user_dict).lang
+        texts = check_texts(texts)
+        model = default_elmo(self.lang, texts) if self.model == AUTO else self.model
+        self.embedder_ = ELMoEmbedder(model, self.batch_size, self.device, self.layers, self.pool)
+        self.lang_ = make_tokeniser(self.lang, texts, self.embedder_.words, self.user_dict).lang
         return self
 
     def transform(self, texts: Iterable[str]) -> np.ndarray:

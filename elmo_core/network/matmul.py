@@ -93,6 +93,8 @@ class FrozenWeight(paddle.base.framework.EagerParamBase):
 
 def freeze(weights: Iterable[paddle.Tensor]) -> None:
     for weight in weights:
+        if isinstance(weight, FrozenWeight) and weight.stop_gradient:
+            continue  # setting anything again would count as a change of the weight
         if isinstance(weight, paddle.base.framework.EagerParamBase):  # a pickled layer has plain tensors
             weight.__class__ = FrozenWeight
         weight.stop_gradient = True

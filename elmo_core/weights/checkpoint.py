@@ -98,8 +98,11 @@ def load_config(folder: Path) -> dict[str, Any]:
     path = Path(folder, CONFIG)
     config = disk.read_json(path, "the configuration of the model in this folder")
     if isinstance(config.get("task"), str):
-        elmo = f"Its ELMo is {config['elmo']}: name that." if config.get("elmo") else "It has no ELMo."
-        raise UserError(f"{folder} holds a trained {config['task']}, expected an ELMo. {elmo}")
+        elmo = config.get("elmo")
+        advice = "It has no ELMo."
+        if isinstance(elmo, str):
+            advice = f"Its ELMo is {folder / elmo if (folder / elmo).is_dir() else elmo}: name that."
+        raise UserError(f"{folder} holds a trained {config['task']}, expected an ELMo. {advice}")
     version = config.pop("format_version", None)
     if type(version) is not int:
         raise UserError(f"{path} is not of an ELMo model: it has no format_version. Name the folder of a model.")
@@ -143,6 +146,8 @@ def resolve(path: str | Path) -> Path:
         candidates.append(run / str(named))
     for folder in filter(exists, candidates):
         return folder
+    if (path / CONFIG).is_file():
+        load_config(path)  # raises if it is the folder of a task
     raise UserError(f"{path}: there is no model. {_available(path if path.is_dir() else run)}.")
 
 

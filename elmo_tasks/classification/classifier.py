@@ -26,7 +26,7 @@ _warn_once = cache(log.warning)
 class Classifier(Task[ClassifierSettings]):
     """Predicts the classes of texts, or of pairs of texts. It is selected by ROC AUC.
 
-    classifier = Classifier.train(texts, labels, settings=ClassifierSettings(elmo="en"), save_dir="runs/reviews")
+    classifier = Classifier.train(texts, labels, save_dir="runs/reviews")
     classifier = Classifier("runs/reviews")
     classifier.predict(["The room was quiet and clean."])          # ["good"]
     classifier.predict_proba(["The room was quiet and clean."])    # array([[0.04, 0.96]]), in the order of its classes
@@ -40,11 +40,17 @@ class Classifier(Task[ClassifierSettings]):
     batch_size, batch_tokens, random_vectors = 128, 16384, True
 
     @classmethod
-    def read_training(cls, given, settings, pretrained):
+    def read_training(cls, given, settings):
         reader = TextReader(settings)
-        data = {name: reader.read(part, name) for name, part in given.items()}
-        strings = (part for text in data["train"] for part in text.texts)
-        settings, tokeniser = resolve_language(settings, strings, pretrained)
+        return {name: reader.read(part, name) for name, part in given.items()}
+
+    @classmethod
+    def texts(cls, examples):
+        return [part for text in examples for part in text.texts]
+
+    @classmethod
+    def set_up(cls, data, settings, pretrained):
+        settings, tokeniser = resolve_language(settings, cls.texts(data["train"]), pretrained)
         texts = list(chain.from_iterable(data.values()))
         n_cut = sum(tokenise(text, tokeniser, settings.max_seq_len) for text in texts)
         if n_cut:

@@ -17,13 +17,15 @@ class ELMoClassifier(ClassifierMixin, BaseEstimator):
 
         cross_val_score(ELMoClassifier(head="mean"), texts, labels, cv=5)
 
-    Its parameters are the fields of `ClassifierSettings`, of which `elmo` is "en" here, and `device`. With an `ELMo`
-    layer and its cache as `elmo`, vectors are computed once for all folds.
+    Its parameters are the fields of `ClassifierSettings`, and `device`. With an `ELMo` layer and its cache as `elmo`,
+    vectors are computed once for all folds.
     """
 
-    def __init__(self, *, elmo: Any = "en", device: str = "auto", **settings: Any):
-        given = {"elmo": elmo, **settings}
-        vars(self).update(vars(ClassifierSettings(**given)) | given, device=device)  # as they are given, for `clone`
+    def __init__(self, *, device: str = "auto", **settings: Any):
+        values = {**vars(ClassifierSettings(**settings)), **settings}  # as they are given, for `clone`
+        for name, value in values.items():
+            setattr(self, name, value)
+        self.device = device
 
     @classmethod
     def _get_param_names(cls) -> list[str]:

@@ -25,8 +25,7 @@ Text = str | Sequence[str] | Tree
 class Parser(Task[ParserSettings]):
     """Predicts the dependency trees of sentences. It is selected by LAS.
 
-    settings = ParserSettings(elmo="en")
-    Parser.train("train.conllu", dev="dev.conllu", settings=settings, save_dir="runs/parser")
+    Parser.train("train.conllu", dev="dev.conllu", save_dir="runs/parser")
     parser = Parser("runs/parser")
     print(parser.predict(["The cat sat."])[0])
 
@@ -38,10 +37,12 @@ class Parser(Task[ParserSettings]):
     example = "predict([{text!r}])[0]"
 
     @classmethod
-    def read_training(cls, given, settings, pretrained):
-        data = {name: list(read_conllu(path)) for name, path in given.items()}
-        texts = [" ".join(tree.tokens) for tree in data["train"]]
-        settings, _ = resolve_language(settings, texts, pretrained)
+    def read_training(cls, given, settings):
+        return {name: list(read_conllu(path)) for name, path in given.items()}
+
+    @classmethod
+    def set_up(cls, data, settings, pretrained):
+        settings, _ = resolve_language(settings, cls.texts(data["train"]), pretrained)
         data = with_dev(data, settings)
         parts = {key: sorted({x for tree in data["train"] for x in getattr(tree, key)}) for key in ("labels", "tags")}
         if settings.with_tags and parts["tags"] == ["_"]:

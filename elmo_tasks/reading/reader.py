@@ -31,7 +31,7 @@ class Reader(Task[ReaderSettings]):
     """Answers questions about passages. It is selected by F1.
 
         examples = [{"id": 1, "context": ..., "question": ..., "answers": {"text": [...], "answer_start": [...]}}, ...]
-        reader = Reader.train(examples, settings=ReaderSettings(elmo="en"), save_dir="runs/mrc")
+        reader = Reader.train(examples, save_dir="runs/mrc")
         reader = Reader("runs/mrc")
         reader.answer("Who lives in Paris?", "Anna lives in Paris.", k=3)  # [Answer("Anna", 0, 4, 0.93), ...]
 
@@ -44,11 +44,18 @@ class Reader(Task[ReaderSettings]):
     batch_size = 8  # windows
 
     @classmethod
-    def read_training(cls, given, settings, pretrained):
-        read = {name: read_passages(part, name) for name, part in given.items()}
-        passages = read["train"]
-        settings, tokeniser = resolve_language(settings, [passage.text for passage in passages], pretrained)
-        data = {name: tokenise_passages(part, tokeniser) for name, part in read.items()}
+    def read_training(cls, given, settings):
+        return {name: read_passages(part, name) for name, part in given.items()}
+
+    @classmethod
+    def texts(cls, examples):
+        return [passage.text for passage in examples]
+
+    @classmethod
+    def set_up(cls, data, settings, pretrained):
+        passages = data["train"]
+        settings, tokeniser = resolve_language(settings, cls.texts(passages), pretrained)
+        data = {name: tokenise_passages(part, tokeniser) for name, part in data.items()}
         data = with_dev(data, settings)
         no_answer = not all(question.answers for passage in passages for question in passage.questions)
         groups = training_groups(data["train"], settings.max_seq_len, settings.doc_stride, no_answer)

@@ -45,11 +45,15 @@ CharSpan = tuple[int, int, str]  # begin, end and label
 
 @dataclass
 class Sentence:
-    """A sentence's tokens and their labels, if these are known. where: its file and line."""
+    """A sentence's tokens and their labels, if these are known. where: its file and line.
+
+    is_tagged: read as `word/TAG`; the tokens are whole words, which are not yet split into pieces.
+    """
 
     tokens: list[str]
     labels: list[Label] | None
     where: str = field(default="", compare=False, repr=False)
+    is_tagged: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass
@@ -57,7 +61,6 @@ class SentenceReader:
     """Reads labelled sentences, as the settings say."""
 
     settings: TaggerSettings
-    splitter: PieceSplitter = field(default_factory=lambda: PieceSplitter((), whole=True))  # of tagged words
 
     def __post_init__(self):
         columns = self.settings.columns
@@ -91,7 +94,7 @@ class SentenceReader:
             return self._read_columns(path, format_name == "conllu")
         if format_name in ("json", "jsonl"):
             return self._of_records(records.read_records(path, (), format_name))
-        make = self._tagged if format_name == "tagged" else segmented_sentence
+        make = tagged_sentence if format_name == "tagged" else segmented_sentence
         return (make(line, f"{path}:{k}") for k, line in enumerate(read_lines(path), 1))
 
     def _sentence(self, tokens: Sequence[str], labels: Any, where: str) -> Sentence:
@@ -134,19 +137,6 @@ class SentenceReader:
             tokens.append(re.sub(r"\s+", "_", columns[token].strip(" ")) or "_")
             labels.append(check_label(columns[label].strip(), where))
 
-    def _tagged(self, line: str, where: str) -> Sentence:
-        """The words of a line, split into pieces with labels in LAC's scheme."""
-        sentence = Sentence([], [], where)
-        for text in line.split():
-            word, _, tag = text.rpartition("/")
-            if not word or not tag:
-                raise UserError(f"{where}: {text!r:.60}, expected a word, a slash and its tag, as in 故事/n.")
-            pieces = self.splitter.split(word)
-            is_whole = len(pieces) == 1 or tag == OUTSIDE
-            sentence.tokens += pieces
-            sentence.labels += [tag] * len(pieces) if is_whole else [f"{tag}-B", *[f"{tag}-I"] * (len(pieces) - 1)]
-        return sentence
-
     def _of_records(self, given: Iterator[Record]) -> Iterator[Sentence]:
         """Yield the sentences of records of tokens and labels, or of texts and spans."""
         given, faults, user_dict = list(given), defaultdict(list), self.settings.user_dict
@@ -169,6 +159,38 @@ class SentenceReader:
             yield self._sentence(tokens, value_of(record, key, where), where)
         for fault, places in faults.items():
             log.warning(f"{fault}: {len(places):,}. The first: {places[0]}")
+
+
+def tagged_sentence(line: str, where: str) -> Sentence:
+    """The words of a line, with their tags."""
+    sentence = Sentence([], [], where, is_tagged=True)
+    for text in line.split():
+        word, _, tag = text.rpartition("/")
+        if not word or not tag:
+            expected = "a word, a slash and its tag, as in 故事/n"
+            raise UserError(f"{where}: {text!r:.60}, expected {expected}.")
+        sentence.tokens.append(word)
+        sentence.labels.append(tag)
+    return sentence
+
+
+def in_pieces(sentences: Sequence[Sentence], splitter: PieceSplitter) -> list[Sentence]:
+    """The sentences with their tagged words split into pieces, which have labels in LAC's scheme."""
+    return [_split(sentence, splitter) if sentence.is_tagged else sentence for sentence in sentences]
+
+
+def _split(sentence: Sentence, splitter: PieceSplitter) -> Sentence:
+    tokens = []
+    labels = []
+    for word, tag in zip(sentence.tokens, sentence.labels, strict=True):
+        pieces = splitter.split(word)
+        tokens += pieces
+        if len(pieces) == 1 or tag == OUTSIDE:
+            labels += [tag] * len(pieces)
+        else:
+            labels.append(f"{tag}-B")
+            labels += [f"{tag}-I"] * (len(pieces) - 1)
+    return Sentence(tokens, labels, sentence.where)
 
 
 def segmented_sentence(line: str, where: str) -> Sentence:

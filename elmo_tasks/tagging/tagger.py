@@ -17,7 +17,7 @@ from elmo_core.text.tokenise import CHINESE
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.inputs import Rows
 from elmo_tasks.records import Label, distinct_labels, label_ids
-from elmo_tasks.tagging.data import Sentence, SentenceReader, with_known_labels
+from elmo_tasks.tagging.data import Sentence, SentenceReader, in_pieces, with_known_labels
 from elmo_tasks.tagging.network import Batch, TaggerNetwork, TaggerSettings
 from elmo_tasks.tagging.scheme import are_of_words, check_scheme, detect_scheme, spans
 from elmo_tasks.tagging.score import Score
@@ -37,7 +37,7 @@ class Prediction(NamedTuple):
 class Tagger(Task[TaggerSettings]):
     """Labels the tokens of sentences. It is selected by F1 or, of plain labels, accuracy.
 
-    tagger = Tagger.train(sentences, labels, settings=TaggerSettings(elmo="en"), save_dir="runs/tagger")
+    tagger = Tagger.train(sentences, labels, save_dir="runs/tagger")
     tagger = Tagger("runs/tagger")
     tagger.predict(["The cat sat .".split()])      # [["B-NP", "I-NP", "B-VP", "O"]]
     tagger.spans(["The cat sat."])                 # [[Span(begin=0, end=7, text='The cat', label='NP', score=0.98), ..]]
@@ -51,22 +51,38 @@ class Tagger(Task[TaggerSettings]):
     example = "spans([{text!r}])"
 
     @classmethod
-    def read_training(cls, given, settings, pretrained):
-        pieces = Vocabulary.from_file(settings.pieces).words if settings.pieces else None
-        splitter = PieceSplitter(pieces or (pretrained.words if pretrained else ()), whole=pieces is None)
-        reader = SentenceReader(settings, splitter)
+    def read_training(cls, given, settings):
+        reader = SentenceReader(settings)
         data = {name: reader.read(part, name) for name, part in given.items()}
-        source, sentences, scheme = given["train"], data["train"], settings.scheme
-        format_name = reader.format_of(Path(source)) if isinstance(source, str | Path) else ""
-        if format_name in ("columns", "conllu") and len(sentences) == 1:
-            found = f"found one sentence of {len(sentences[0].tokens):,} tokens, and no blank line that ends it"
-            raise UserError(f"{source}: {found}. Expected a token per line, and a blank line after each sentence.")
+        source = given["train"]
+        is_file = isinstance(source, str | Path)
+        n_sentences = len(data["train"])
+        if is_file and n_sentences == 1 and reader.format_of(Path(source)) in ("columns", "conllu"):
+            n_tokens = len(data["train"][0].tokens)
+            found = f"found one sentence of {n_tokens:,} tokens, and no blank line that ends it"
+            expected = "a token per line, and a blank line after each sentence"
+            raise UserError(f"{source}: {found}. Expected {expected}.")
+        return data
+
+    @classmethod
+    def set_up(cls, data, settings, pretrained):
+        elmo_words = pretrained.words if pretrained else ()
+        pieces = None
+        splitter = PieceSplitter(elmo_words, whole=True)
+        if settings.pieces:
+            pieces = Vocabulary.from_file(settings.pieces).words
+            splitter = PieceSplitter(pieces)
+        is_tagged = data["train"][0].is_tagged
+        data = {name: in_pieces(part, splitter) for name, part in data.items()}
+        sentences = data["train"]
+        scheme = settings.scheme
         check_scheme(((f"{s.where}, token {k}", x) for s in sentences for k, x in enumerate(s.labels)), scheme)
+        if scheme == "auto" and is_tagged:
+            scheme = "lac"
         if scheme == "auto":
-            is_tagged = format_name == "tagged"
-            scheme = "lac" if is_tagged else detect_scheme(sentence.labels for sentence in sentences)
+            scheme = detect_scheme(sentence.labels for sentence in sentences)
         tokens = [token for sentence in sentences for token in sentence.tokens]
-        lang = detect_language(tokens, settings.lang, pretrained.words if pretrained else ())
+        lang = detect_language(tokens, settings.lang, elmo_words)
         user_dict = Segmenter.from_file(settings.user_dict).entries if settings.user_dict else None
         if user_dict and lang != "zh" and settings.unit != "jieba":
             raise UserError("`user_dict` has no effect without `lang=zh` or `unit=jieba`.")
@@ -131,7 +147,8 @@ class Tagger(Task[TaggerSettings]):
         return label_ids(self.labels)
 
     def read(self, data: Any) -> list[Sentence]:
-        sentences = SentenceReader(self.settings, self.piece_splitter).read(data, "sentences")
+        sentences = SentenceReader(self.settings).read(data, "sentences")
+        sentences = in_pieces(sentences, self.piece_splitter)
         return with_known_labels(self.labels, sentences, "the data")
 
     @overload

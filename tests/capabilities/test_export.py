@@ -130,7 +130,15 @@ def test_the_numbers_of_characters_are_the_references(export, model):
 
 def random_tagger(folder: Path, elmo: bool = True, vectors: bool = False, bilm=(), pieces=None, **settings) -> Tagger:
     """A tagger with random weights, so that every part affects the labels."""
-    settings = {"scheme": "bioes", "hidden_dim": 5, "word_dim": 4, "n_layers": 2, "lang": "en", **settings}
+    settings = {
+        "scheme": "bioes",
+        "hidden_dim": 5,
+        "word_dim": 4,
+        "n_layers": 2,
+        "lang": "en",
+        "elmo": None,
+        **settings,
+    }
     labels = ["B-x", "I-x", "E-x", "S-x", "O"]
     if settings["scheme"] == "lac":
         labels = ["n", "n-B", "n-I", "v", "v-B", "v-I", "O"]

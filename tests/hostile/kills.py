@@ -39,6 +39,7 @@ from elmo_tasks import (
     Tagger,
     TaggerSettings,
 )
+from elmo_tasks.folder import read_config
 from elmo_tasks.task import Task
 from pretraining import run_folder
 
@@ -121,8 +122,8 @@ class Work:
 
 
 def weights_of_task(folder: Path) -> dict[str, np.ndarray]:
-    (path,) = folder.glob("model*.safetensors")
-    return read_tensors(path)[0]
+    values = read_config(folder)
+    return read_tensors(folder / values["weights"])[0]
 
 
 def weights_of_run(folder: Path) -> dict[str, np.ndarray]:

@@ -70,7 +70,7 @@ def test_the_wheel_holds_the_library_and_the_scripts_in_a_folder(wheel):
         "elmo_core/network/fused.c",
         "elmo_core/models/zh/model.safetensors",
         "elmo_core/py.typed",
-        "elmo_tasks/models/parser/en-ewt/model.safetensors",
+        "elmo_tasks/models/parser/en-ewt/model-33c92b5cfb54.safetensors",
         "elmo_tasks/models/tagger/zh-gsd/README.md",
         "elmo_tasks/py.typed",
         "elmo_scripts/senses/page.html",

@@ -42,7 +42,7 @@ def call(app, method: str, path: str, content: object = None) -> tuple[int, obje
 
 def test_it_tags_as_the_library_does(tmp_path, monkeypatch):
     sentences, labels = [["Anna", "saw", "Rome"]] * 4, [["PER", "O", "LOC"]] * 4
-    settings = TaggerSettings(lang="en", epochs=1, hidden_dim=4, word_dim=4)
+    settings = TaggerSettings(elmo=None, lang="en", epochs=1, hidden_dim=4, word_dim=4)
     tagger = Tagger.train(sentences, labels, settings=settings, save_dir=tmp_path / "tagger")
     app = service(monkeypatch, tmp_path / "tagger", "tag")
     expected = [[span._asdict() for span in spans] for spans in tagger.spans(TEXTS)]
@@ -53,14 +53,14 @@ def test_it_tags_as_the_library_does(tmp_path, monkeypatch):
 
 
 def test_it_classifies_and_answers(tmp_path, monkeypatch):
-    settings = ClassifierSettings(lang="en", epochs=1, word_dim=4, head="mean")
+    settings = ClassifierSettings(elmo=None, lang="en", epochs=1, word_dim=4, head="mean")
     classifier = Classifier.train(TEXTS[::2] * 4, ["a", "b"] * 4, settings=settings, save_dir=tmp_path / "classifier")
     app = service(monkeypatch, tmp_path / "classifier", "classify")
     status, found = call(app, "POST", "/", {"texts": TEXTS})
     assert status == 200 and [max(row, key=row.get) for row in found] == classifier.predict(TEXTS)
     np.testing.assert_allclose([[row["a"], row["b"]] for row in found], classifier.predict_proba(TEXTS), atol=1e-6)
     example = {"id": "a", "context": TEXTS[2], "question": "Who ?", "answers": {"text": ["Anna"], "answer_start": [0]}}
-    settings = ReaderSettings(lang="en", epochs=1, word_dim=4, hidden_dim=4)
+    settings = ReaderSettings(elmo=None, lang="en", epochs=1, word_dim=4, hidden_dim=4)
     reader = Reader.train([example], dev=[example], settings=settings, save_dir=tmp_path / "reader")
     app = service(monkeypatch, tmp_path / "reader", "answer")
     expected = [reader.answer("Who ?", TEXTS[0])[0].text, "", reader.answer("Who ?", TEXTS[2])[0].text]

@@ -76,11 +76,13 @@ def step_of(train: Callable[[], object]) -> Callable[[], None]:
 def tagger() -> Callable[[], None]:
     sentences = [["Anna", "lives", "in", "Paris", "."], ["Paris", "is", "large", "."]] * 9
     labels = [["B-PER", "O", "O", "B-LOC", "O"], ["B-LOC", "O", "O", "O"]] * 9
-    return step_of(lambda: Tagger.train(sentences, labels, settings=TaggerSettings(word_dim=5), device="cpu"))
+    return step_of(
+        lambda: Tagger.train(sentences, labels, settings=TaggerSettings(elmo=None, word_dim=5), device="cpu")
+    )
 
 
 def classifier() -> Callable[[], None]:
-    settings = ClassifierSettings(head="lstm", word_dim=5, lang="none")
+    settings = ClassifierSettings(elmo=None, head="lstm", word_dim=5, lang="none")
     return step_of(
         lambda: Classifier.train(["a good book", "a bad film"] * 9, [1, 0] * 9, settings=settings, device="cpu")
     )
@@ -90,7 +92,7 @@ def reader() -> Callable[[], None]:
     question = {"context": "Anna lives in Paris.", "question": "Where does she live?"}
     answers = [{"text": "Paris", "answer_start": 14}]
     examples = [{**question, "answers": answers, "id": str(k)} for k in range(9)]
-    settings = ReaderSettings(word_dim=5, hidden_dim=3, lang="en")
+    settings = ReaderSettings(elmo=None, word_dim=5, hidden_dim=3, lang="en")
     return step_of(lambda: Reader.train(examples, dev=examples, settings=settings, device="cpu"))
 
 
@@ -99,7 +101,7 @@ def parser() -> Callable[[], None]:
     with tempfile.TemporaryDirectory() as folder:
         treebank = Path(folder, "train.conllu")
         treebank.write_text(words * 18, encoding="utf-8")
-        return step_of(lambda: Parser.train(treebank, settings=ParserSettings(word_dim=5), device="cpu"))
+        return step_of(lambda: Parser.train(treebank, settings=ParserSettings(elmo=None, word_dim=5), device="cpu"))
 
 
 TASKS = {"tagger": tagger, "classifier": classifier, "reader": reader, "parser": parser}

@@ -43,7 +43,7 @@ def tagger(tmp_path_factory) -> str:
     """The folder of an untrained tagger of parts of speech."""
     folder = tmp_path_factory.mktemp("models") / "tagger"
     parts = {"labels": ["NOUN", "VERB", 1], "words": ["a"], "known": None, "pieces": None}
-    settings = TaggerSettings(scheme="plain", lang="en", hidden_dim=3, n_layers=1, word_dim=3)
+    settings = TaggerSettings(elmo=None, scheme="plain", lang="en", hidden_dim=3, n_layers=1, word_dim=3)
     Tagger.create(settings, parts, "cpu").save(folder)
     return str(folder)
 

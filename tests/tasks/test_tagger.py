@@ -21,7 +21,7 @@ from elmo_tasks.tagging.tagger import detect_language
 
 SENTENCES = [["苹果", "很", "好"], ["q"], [], ["the", "bank", "of", "苹果", "x", "a", "river"]]
 EXAMPLES = [Sentence(tokens, None) for tokens in SENTENCES]
-SMALL = {"word_dim": 5, "hidden_dim": 7, "n_layers": 1, "dropout": 0.0}
+SMALL = {"elmo": None, "word_dim": 5, "hidden_dim": 7, "n_layers": 1, "dropout": 0.0}
 LEARNS = TaggerSettings(**SMALL, epochs=40, lr=0.03, batch_size=8, patience=8)
 
 
@@ -83,7 +83,7 @@ def test_a_batch_has_a_bound_on_its_tokens(name, monkeypatch):
     given = [["x"] * generator.randint(1, 60) for _ in range(80)]
     task = random_tagger()
     if name == "classifier":
-        settings = ClassifierSettings(word_dim=3, head="mean", lang="none")
+        settings = ClassifierSettings(elmo=None, word_dim=3, head="mean", lang="none")
         task = Classifier.create(settings, {"labels": ["a", "b"], "pairs": False, "words": ["x"]}, "cpu")
         given = [" ".join(tokens) for tokens in given]
     monkeypatch.setattr(task, "batch_tokens", 50)

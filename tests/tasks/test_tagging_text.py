@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from elmo_tasks.tagging.data import SentenceReader
+from elmo_tasks.tagging.data import SentenceReader, in_pieces
 from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.text import Line, PieceSplitter, Span, joined_words
 
@@ -51,8 +51,9 @@ def test_a_line_keeps_its_own_characters():
 def test_tagged_words_are_split_into_pieces_and_joined_again(tmp_path):
     path = tmp_path / "tagged"
     path.write_text("小明/nr 爱/v 苹果/O 1/2/n //w 上海/O\n \n北京大学/n ，Ａ/w\n", encoding="utf-8")
-    reader = SentenceReader(TaggerSettings(data_format="tagged"), PieceSplitter(["苹果", "北京", "大学", "，"]))
-    first, second = reader.read(path, "data")
+    reader = SentenceReader(TaggerSettings(data_format="tagged"))
+    splitter = PieceSplitter(["苹果", "北京", "大学", "，"])
+    first, second = in_pieces(reader.read(path, "data"), splitter)
     assert (first.where, second.where) == (f"{path}:1", f"{path}:3")
     assert first.tokens == ["小", "明", "爱", "苹果", "1", "/", "2", "/", "上", "海"]
     assert first.labels == ["nr-B", "nr-I", "v", "O", "n-B", "n-I", "n-I", "w", "O", "O"]

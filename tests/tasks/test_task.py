@@ -1,6 +1,7 @@
 """What all tasks share, shown by a tagger: settings, training, resuming, labels, folders."""
 
 import pickle
+import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -15,15 +16,26 @@ from elmo import ELMo, ELMoEmbedder, load_bilm
 from elmo_core.files.tensors import read_tensors, write_tensors
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
-from elmo_tasks import Classifier, Tagger, TaggerSettings, ready
-from elmo_tasks import task as tasks
+from elmo_tasks import (
+    Classifier,
+    ClassifierSettings,
+    Parser,
+    ParserSettings,
+    Reader,
+    ReaderSettings,
+    Tagger,
+    TaggerSettings,
+    ready,
+)
 from elmo_tasks.settings import TrainingSettings
 from elmo_tasks.trainer import learning_rate
 
 SENTENCES = [["Anna", "lives", "in", "Paris", "."], ["Paris", "is", "large", "."]] * 9
 LABELS = [["B-PER", "O", "O", "B-LOC", "O"], ["B-LOC", "O", "O", "O"]] * 9
 DATA = SENTENCES, LABELS
-SETTINGS = TaggerSettings(epochs=4, lr=0.02, hidden_dim=7, n_layers=1, word_dim=5, patience=0, batch_size=8, ema=0.9)
+SETTINGS = TaggerSettings(
+    elmo=None, epochs=4, lr=0.02, hidden_dim=7, n_layers=1, word_dim=5, patience=0, batch_size=8, ema=0.9
+)
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +64,8 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_settings_are_checked():
     with pytest.raises(TypeError, match="epochs"):
         TaggerSettings(epoch=3)
+    with pytest.raises(TypeError, match="'en'"):
+        TaggerSettings("en")
     with pytest.raises(TypeError, match="hidden_dim"):
         replace(SETTINGS, hiden_dim=3)
     for wrong in (
@@ -74,16 +88,19 @@ def test_settings_are_checked():
     assert TaggerSettings(lr=0.1).changed() == {"lr": 0.1} and TrainingSettings().seed == 2020
 
 
+def names(folder: Path) -> list[str]:
+    """The names in a model's folder, the digests replaced by a star."""
+    visible = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+    return sorted(re.sub(r"-[0-9a-f]{12}", "-*", name) for name in visible)
+
+
 @pytest.mark.parametrize("elmo", [None, "small_weights"])
 def test_a_trained_model_is_complete(tmp_path, elmo, request):
     settings = replace(SETTINGS, elmo=request.getfixturevalue(elmo)["char"] if elmo else None)
     trained = train(settings=settings, test=DATA, save_dir=tmp_path / "ner")
-    folder = shutil.move(tmp_path / "ner", tmp_path / "moved")
-    assert {path.split("/")[0] for path in files(folder)} - {".lock"} == {
-        "config.json",
-        "model.safetensors",
-        "README.md",
-    } | ({"elmo"} if elmo else set())
+    folder = Path(shutil.move(tmp_path / "ner", tmp_path / "moved"))
+    expected = ["README.md", "config.json", "model-*.safetensors"]
+    assert names(folder) == (sorted([*expected, "elmo-*"]) if elmo else expected)
     loaded = Tagger(folder)
     assert_same(trained, loaded)
     stored = [array.tobytes() for array in weights(loaded).values() if array.size > 7]
@@ -93,11 +110,15 @@ def test_a_trained_model_is_complete(tmp_path, elmo, request):
         assert tagger.evaluate(*DATA) == trained.scores["test"]
         assert list(tagger.spans(iter(["Anna lives in Paris."]))) == trained.spans(["Anna lives in Paris."])
     assert repr(loaded) == f"Tagger('{folder}')"
-    if elmo:
-        tensors, metadata = read_tensors(folder / "elmo/model.safetensors")
-        write_tensors(folder / "elmo/model.safetensors", {name: 2 * x for name, x in tensors.items()}, metadata)
-        with pytest.raises(UserError, match="other weights than the ELMo"):
-            Tagger(folder)
+
+
+def test_a_copy_of_an_elmo_that_was_changed_is_noticed(tmp_path, small_weights):
+    train(settings=replace(SETTINGS, elmo=small_weights["char"], epochs=1), save_dir=tmp_path / "ner")
+    (copy,) = tmp_path.glob("ner/elmo-*/model.safetensors")
+    tensors, metadata = read_tensors(copy)
+    write_tensors(copy, {name: 2 * x for name, x in tensors.items()}, metadata)
+    with pytest.raises(UserError, match="ELMo"):
+        Tagger(tmp_path / "ner")
 
 
 def test_a_ready_made_model_has_a_name(tmp_path, monkeypatch, capsys):
@@ -146,44 +167,75 @@ def test_resumed_training_is_the_same(tmp_path, messages):
         train(save_dir=tmp_path / "whole", resume=True, settings=replace(SETTINGS, seed=3))
 
 
-def test_save_dir_belongs_to_the_user(tmp_path, monkeypatch):
-    mine = tmp_path / "mine"
-    mine.mkdir()
-    for name in ("README.md", "words.txt", "vocab.txt", "last.pdopt", "config.json"):
-        (mine / name).write_text('{"own": 1}', encoding="utf-8")
-    train(save_dir=tmp_path / "ner", settings=replace(SETTINGS, epochs=1))
-    before, trained = files(mine), train(save_dir=tmp_path / "ner", overwrite=True)
-    assert '"epochs": 4' in (tmp_path / "ner/README.md").read_text(encoding="utf-8")
-    for overwrite in (False, True):
-        with pytest.raises(UserError, match="empty"):
-            train(save_dir=mine, overwrite=overwrite)
-        with pytest.raises(UserError, match="empty"):
-            trained.save(mine, overwrite)
-    assert files(mine) == before
-    (tmp_path / "ner/README.md").write_text("mine", encoding="utf-8")
-    with pytest.raises(UserError, match="overwrite"):
-        train(save_dir=tmp_path / "ner")
-    (tmp_path / "ner/.#README.md").symlink_to("an editor's lock")
-    train(save_dir=tmp_path / "ner", overwrite=True)
-    assert (tmp_path / "ner/.#README.md").is_symlink()
-    (tmp_path / "ner/.#README.md").unlink()
-    assert (tmp_path / "ner/README.md").read_text(encoding="utf-8") == "mine"
-    before = files(tmp_path / "ner")
-    (tmp_path / "ner/notes.txt").touch()
-    with pytest.raises(UserError, match=r"notes\.txt"):
-        train(save_dir=tmp_path / "ner", overwrite=True)
-    (tmp_path / "ner/notes.txt").unlink()
-    monkeypatch.setattr(tasks, "write_tensors", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
-    with pytest.raises((OSError, UserError)):
-        trained.save(tmp_path / "ner", overwrite=True)
-    monkeypatch.undo()
-    monkeypatch.setattr("os.fsync", lambda _: None)
-    with pytest.raises(UserError, match="lower"):
-        train(save_dir=tmp_path / "ner", overwrite=True, settings=replace(SETTINGS, lr=1e18))
-    assert {name: files(tmp_path / "ner")[name] for name in before} == before
-    monkeypatch.chdir(tmp_path / "ner")
-    with pytest.raises(UserError, match="current"):
-        train(save_dir=".", overwrite=True)
+ANSWER = {"text": ["Anna"], "answer_start": [0]}
+EXAMPLE = {"id": "1", "context": "Anna lives here.", "question": "Who ?", "answers": ANSWER}
+CHINESE = {
+    "id": "1",
+    "context": "王芳在北京。",
+    "question": "谁？",
+    "answers": {"text": ["王芳"], "answer_start": [0]},
+}
+TREE = "1\t{}\t_\tX\t_\t_\t0\troot\t_\t_\n2\t{}\t_\tY\t_\t_\t1\tdep\t_\t_\n\n"
+
+
+def train_each_task(language: str, folder: Path, **changes) -> list:
+    """A tagger, a classifier, a parser and a reader, each trained for no epoch with small networks."""
+    few = {"epochs": 0, "hidden_dim": 3, **changes}
+    is_chinese = language == "zh"
+    sentence = ["我", "爱", "北京"] if is_chinese else ["I", "like", "Paris"]
+    texts = ["".join(sentence) if is_chinese else " ".join(sentence)] * 20
+    (folder / "t.conllu").write_text(TREE.format(*sentence[1:]) * 3, encoding="utf-8")
+    example = CHINESE if is_chinese else EXAMPLE
+    tagger = Tagger.train([sentence] * 4, [["O", "O", "B-X"]] * 4, settings=TaggerSettings(**few))
+    classifier = Classifier.train(texts, ["a", "b"] * 10, settings=ClassifierSettings(**few))
+    parser = Parser.train(folder / "t.conllu", settings=ParserSettings(**few))
+    reader = Reader.train([example], dev=[example], settings=ReaderSettings(**few))
+    return [tagger, classifier, parser, reader]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_elmo_is_the_default_in_the_language_of_the_text(language, tmp_path):
+    for task in train_each_task(language, tmp_path):
+        assert task.settings.elmo == task.pretrained.name == language, task
+        assert task.network.inputs.elmo is not None
+
+
+def test_elmo_can_be_left_out(tmp_path):
+    for task in train_each_task("en", tmp_path, elmo=None, word_dim=3):
+        assert task.settings.elmo is None and task.network.inputs.elmo is None, task
+
+
+def test_the_language_that_is_set_chooses_the_elmo(tmp_path):
+    settings = TaggerSettings(epochs=0, hidden_dim=3, lang="zh")
+    assert Tagger.train([["OK", "!"]] * 4, [["O", "B-X"]] * 4, settings=settings).settings.elmo == "zh"
+
+
+def test_text_in_another_language_is_warned_of(messages):
+    settings = TaggerSettings(epochs=0, hidden_dim=3)
+    Tagger.train([["Привет", "мир"]] * 4, [["O", "B-X"]] * 4, settings=settings)
+    assert "--init_from_ckpt" in messages()
+
+
+def test_seconds_are_those_of_all_phases():
+    """A classifier is trained over fixed vectors first, then fine-tuned."""
+    settings = ClassifierSettings(elmo="en", head="mean", epochs=2, elmo_trainable=True, tune_epochs=1, cache_gb=0.01)
+    seconds = {}
+    classifier = Classifier.train(
+        [" ".join(tokens) for tokens in SENTENCES],
+        ["a", "b"] * 9,
+        settings=settings,
+        device="cpu",
+        progress=lambda scores: seconds.update({scores["phase"]: scores["seconds"]}),
+    )
+    assert classifier.scores["seconds"] == pytest.approx(seconds[1] + seconds[2])
+
+
+def test_trainings_in_threads_are_what_they_are_alone():
+    alone = [train(settings=replace(SETTINGS, seed=seed)) for seed in (1, 2)]
+    with ThreadPoolExecutor(2) as pool:
+        together = list(pool.map(lambda seed: train(settings=replace(SETTINGS, seed=seed)), (1, 2)))
+    for one, other in zip(alone, together, strict=True):
+        assert_same(one, other)
 
 
 def test_empty_sentences_have_no_labels():

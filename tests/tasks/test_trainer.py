@@ -15,7 +15,9 @@ from elmo_tasks.trainer import WeightAverage, hold_out, learning_rate, make_opti
 
 SENTENCES = [["Anna", "lives", "in", "Paris"], ["Paris", "is", "large"]]
 LABELS = [["PER", "O", "O", "LOC"], ["LOC", "O", "O"]]
-SETTINGS = TaggerSettings(epochs=1, lr=0.02, hidden_dim=7, n_layers=1, word_dim=5, dropout=0.0, scheme="plain")
+SETTINGS = TaggerSettings(
+    elmo=None, epochs=1, lr=0.02, hidden_dim=7, n_layers=1, word_dim=5, dropout=0.0, scheme="plain"
+)
 
 
 def train(settings: TaggerSettings) -> Tagger:

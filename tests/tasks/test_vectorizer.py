@@ -33,3 +33,9 @@ def test_mistakes_are_named(model):
     for setting, value in (("pool", None), ("lang", "fr"), ("user_dict", ["云原生 10 n"])):
         with pytest.raises(UserError, match=setting):
             ELMoVectorizer(model, **{setting: value}).fit(TEXTS)
+
+
+@pytest.mark.parametrize("text, name", [("The room was quiet.", "en"), ("房间很安静。", "zh")])
+def test_the_model_is_that_of_the_language(text, name):
+    vectorizer = ELMoVectorizer().fit([text])
+    np.testing.assert_array_equal(vectorizer.transform([text]), ELMoVectorizer(name).fit([text]).transform([text]))

@@ -1,0 +1,208 @@
+"""The folder of a trained model, which holds the old model or the new one, whole, at every moment of a save.
+
+FOLDER/
+  config.json                       the task, its settings, its parts, and the names of the next two
+  model-1a2b3c4d5e6f.safetensors    the weights, of ELMo only if it was tuned; word vectors; long lists
+  elmo-1a2b3c4d5e6f/                a copy of its ELMo, unless that is a bundled or published model
+  README.md                         the model card
+  training-1.safetensors, .lock     of a training that is not complete
+
+A save writes files whose names carry a digest of their content, replaces config.json, and removes
+the files that the replaced one named. It copies, moves or removes no other file.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import elmo
+from elmo_core.files import disk
+from elmo_core.files.tensors import digest, write_tensors
+from elmo_core.messages import UserError, join_names
+from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_core.weights import checkpoint, published
+from elmo_tasks.inputs import PretrainedELMo
+
+FORMAT = 2
+CONFIG, CARD, LOCK = "config.json", "README.md", ".lock"
+WEIGHTS, ELMO = "weights", "elmo"  # keys of config.json
+WEIGHTS_FILE = re.compile(r"model-[0-9a-f]{12}\.safetensors")
+ELMO_FOLDER = re.compile(r"elmo-[0-9a-f]{12}")
+STATE = "training-{}.safetensors"  # of each phase of a training
+NAMES = rf"{CONFIG}|{CARD}|training-\d+\.safetensors|{WEIGHTS_FILE.pattern}|{ELMO_FOLDER.pattern}"
+TEMPORARY = re.compile(rf"\.({NAMES})\.[0-9a-f]{{16}}\.tmp")  # left by a save that was killed
+SIGNATURE = "\n<!-- Written with the model, and replaced with it unless edited: "  # and a digest
+
+
+def read_config(folder: Path) -> dict[str, Any] | None:
+    """The config.json of a task's folder; None if it is not that of a task."""
+    path = folder / CONFIG
+    if not path.is_file():
+        return None
+    values = disk.read_json(path, "the settings of a trained model")
+    if not isinstance(values.get("task"), str):
+        return None
+    if values.get("format_version") != FORMAT:
+        found = f"{path}: format_version is {values.get('format_version')!r:.20}, expected {FORMAT}"
+        raise UserError(f"{found}. It is of another version of the library: train again.")
+    source = values.get(ELMO)
+    if not WEIGHTS_FILE.fullmatch(str(values.get(WEIGHTS))):
+        raise UserError(f"{path}: {WEIGHTS} is {values.get(WEIGHTS)!r:.60}, expected the name of a file.")
+    is_name = isinstance(source, str) and source in published.table()
+    if source is not None and not is_name and not is_copy(source):
+        raise UserError(f"{path}: {ELMO} is {source!r:.60}, expected a model's name or {ELMO}-DIGEST.")
+    return values
+
+
+def is_copy(source: Any) -> bool:
+    """Whether the ELMo that config.json names is a copy in the model's folder."""
+    return isinstance(source, str) and ELMO_FOLDER.fullmatch(source) is not None
+
+
+def elmo_folder(folder: Path, source: str | None) -> Path | None:
+    """The folder of the ELMo that config.json names: a copy, or a model by its name."""
+    if source is None:
+        return None
+    return folder / source if is_copy(source) else published.install(source)
+
+
+def write(
+    folder: Path,
+    values: Mapping[str, Any],
+    tensors: Mapping[str, np.ndarray],
+    pretrained: PretrainedELMo | None,
+    card: str,
+) -> None:
+    """Save a model in its locked folder; then remove the one that it replaces, and the states of its training."""
+    before = read_config(folder) or {}
+    source = None
+    if pretrained:
+        source = pretrained.name or f"elmo-{_elmo_digest(pretrained)}"
+    values = {**values, ELMO: source, WEIGHTS: f"model-{_digest(tensors)}.safetensors"}
+    try:
+        if is_copy(source) and not checkpoint.exists(folder / source):
+            weights = elmo.weights_of(pretrained.bilm)
+            checkpoint.save_model(folder / source, pretrained.bilm.config, weights, _vocabulary(pretrained))
+        write_tensors(folder / values[WEIGHTS], tensors)
+        disk.write_json(folder / CONFIG, values, indent=1, ensure_ascii=False)
+    except BaseException:
+        _remove_files(folder, values, keep=read_config(folder) or {})
+        raise
+    _write_card(folder / CARD, card)
+    _remove_files(folder, before, keep=values)
+    for state in states(folder):
+        state.unlink()
+
+
+def _remove_files(folder: Path, values: Mapping[str, Any], keep: Mapping[str, Any]) -> None:
+    """Remove the files that one config.json names and the other does not."""
+    weights = values.get(WEIGHTS)
+    if weights and weights != keep.get(WEIGHTS):
+        (folder / weights).unlink(missing_ok=True)
+    source = values.get(ELMO)
+    if is_copy(source) and source != keep.get(ELMO) and (folder / source).is_dir():
+        checkpoint.delete(folder / source)
+
+
+def _vocabulary(pretrained: PretrainedELMo) -> Vocabulary | None:
+    """The vocabulary of an ELMo, also of one that reads characters only, if its words are known."""
+    if pretrained.vocabulary or not pretrained.words:
+        return pretrained.vocabulary
+    return Vocabulary([*SPECIAL_TOKENS, *pretrained.words])
+
+
+def _digest(tensors: Mapping[str, np.ndarray]) -> str:
+    parts = []
+    for name, tensor in tensors.items():
+        parts.append(f"{name} {tensor.dtype} {tensor.shape}".encode())
+        parts.append(np.ascontiguousarray(tensor))
+    return digest(parts)[:12]
+
+
+def _elmo_digest(pretrained: PretrainedELMo) -> str:
+    description = json.dumps([pretrained.bilm.config.to_dict(), list(pretrained.words)])
+    content = np.frombuffer(description.encode(), np.uint8)
+    return _digest({"description": content, **elmo.weights_of(pretrained.bilm)})
+
+
+# The model card
+
+
+def _write_card(path: Path, card: str) -> None:
+    """Write the card, unless a user has written or edited one."""
+    if path.exists():
+        if not path.is_file():
+            return
+        text = path.read_text(encoding="utf-8", errors="replace")
+        card_before, _, _ = text.partition(SIGNATURE)
+        if text != _signed(card_before):
+            return
+    with disk.atomic_write(path) as file:
+        file.write(_signed(card))
+
+
+def _signed(card: str) -> str:
+    """The card with a digest, by which a later save knows it."""
+    return f"{card}{SIGNATURE}{digest([card.encode()])} -->\n"
+
+
+# Training
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether the folder holds a model, and no training that is to replace it."""
+    return (folder / CONFIG).exists() and not states(folder)
+
+
+def states(folder: Path) -> list[Path]:
+    """The saved states of a training that is not complete, a file for each of its phases."""
+    return sorted(folder.glob(STATE.format("*")))
+
+
+@contextmanager
+def locked(folder: Path, task: str, overwrite: bool = False, resume: bool = False) -> Iterator[Path]:
+    """Check, make and lock the folder of a model that is about to be trained or saved."""
+    folder = disk.user_path(folder)
+    check(folder, task, overwrite, resume)
+    folder.mkdir(parents=True, exist_ok=True)
+    with disk.locked(folder / LOCK):
+        check(folder, task, overwrite, resume)  # another training may have ended since
+        for path in folder.iterdir():
+            if TEMPORARY.fullmatch(path.name):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        yield folder
+
+
+def check(folder: Path, task: str, overwrite: bool, resume: bool = False) -> None:
+    """Raise unless the folder is new, empty, or has a model of this kind, or its training, to replace or resume."""
+    advice = "Name a new folder, or an empty one."
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"`save_dir` {folder} is a file. {advice}")
+    disk.check_output("`save_dir`", folder / CONFIG)
+    values = read_config(folder)
+    is_training = len(states(folder)) > 0
+    if (folder / CONFIG).exists() and (values is None or values["task"] != task):
+        kind = f"a trained {values['task']}" if values else f"{CONFIG} of another program"
+        raise UserError(f"`save_dir` {folder} holds {kind}, expected a {task}. {advice}")
+    if values is None and not is_training:
+        others = [path.name for path in _visible_files(folder)]
+        if others:
+            raise UserError(f"`save_dir` {folder} holds {join_names(others, 3)}, and no {task}. {advice}")
+    elif not overwrite and not resume:
+        what = f"a {task}, which `overwrite=True` replaces"
+        if is_training:
+            what = "an interrupted training: continue it with the same settings and `resume=True`, "
+            what += "or start again with `overwrite=True`"
+        raise UserError(f"`save_dir` {folder} already holds {what}; or name another folder.")
+
+
+def _visible_files(folder: Path) -> list[Path]:
+    if not folder.exists():
+        return []
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
