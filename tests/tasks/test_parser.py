@@ -111,7 +111,7 @@ def test_labels_and_tags_of_a_folder_are_strings(untrained, tmp_path, name, wron
 
 def test_the_loss_and_the_probabilities_do_not_depend_on_the_batch(treebank):
     sizes = {"hidden_dim": 4, "arc_dim": 4, "label_dim": 4, "word_dim": 0}
-    settings = ParserSettings(epochs=0, char_cnn=True, dropout=0.0, **sizes)
+    settings = ParserSettings(elmo=None, epochs=0, char_cnn=True, dropout=0.0, **sizes)
     parser = Parser.train(treebank, settings=settings, progress=False)
     short, long = list(read_conllu(treebank))[:2]
     for together, sentence in zip(parser.predict([short, long]), [short, long], strict=True):
