@@ -164,11 +164,9 @@ def equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 
 def make_own_files(folder: Path) -> Callable[[], bool]:
     """Put files of the user into a folder. Returns whether they are there."""
-    note, refs, link = folder / ".notes.txt", folder / ".git" / "refs" / "heads", folder / ".link"
+    note = folder / ".notes.txt"
     note.write_text("mine", encoding="utf-8")
-    refs.mkdir(parents=True, exist_ok=True)
-    link.symlink_to("nowhere")
-    return lambda: note.read_text(encoding="utf-8") == "mine" and refs.is_dir() and link.is_symlink()
+    return lambda: note.read_text(encoding="utf-8") == "mine"
 
 
 def is_left_over(path: Path) -> bool:
@@ -233,7 +231,7 @@ def main(folder: Path, times: int, *names: str) -> None:
         own = folder / name
         own.mkdir()
         runs.write_corpus(own / "corpus")
-        for kill in (kill_trainings, kill_saves):
+        for kill in (kill_trainings, kill_saves) if name == "pretraining" else (kill_trainings,):
             print(f"{name}: {kill(WORKS[name], own, elmo, times)}", flush=True)
 
 
