@@ -3,8 +3,17 @@
 import dataclasses
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+KINDS = {
+    bool: "true or false",
+    str: "a string",
+    int: "a whole number",
+    Path: "a path",
+    list: "a list",
+    tuple: "a list",
+}
 PRECISIONS = "float32", "bfloat16", "auto"
 PRECISION = "of ELMo's products: bfloat16 is faster on recent processors and GPUs; auto: bfloat16 if this one has it"
 
@@ -43,12 +52,27 @@ def expected(field: dataclasses.Field, value: Any) -> str:
         return "" if value in limits["choices"] else f"one of {', '.join(filter(None, limits['choices']))}"
     if kind not in (int, float):  # True is an int, too, in Python
         is_instance = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-        wanted = {bool: "true or false"}.get(kind, limits["help"] or f"something like {field.default!r}")
-        return "" if is_instance else wanted
-    is_number = type(value) in ((int,) if kind is int else (int, float))
+        return "" if is_instance else _describe_kind(field, kind)
+    allowed = (int,) if kind is int else (int, float)
+    is_number = type(value) in allowed
     if is_number and value >= limits["minimum"] and limits["above"] < value < limits["below"]:
         return ""
-    bounds = f", above {limits['above']}" if limits["above"] >= 0 else f", {limits['minimum']} or more"
+    text = "a whole number" if kind is int else "a number"
+    if limits["above"] >= 0:
+        text += f", above {limits['above']}"
+    elif limits["minimum"] > -1e30:
+        text += f", {limits['minimum']} or more"
     if limits["below"] < 2**31 or (is_number and value >= limits["below"]):
-        bounds += f" and below {limits['below']}"
-    return f"a {'whole ' * (kind is int)}number{bounds * (limits['minimum'] > -1e30)}"
+        text += f" and below {limits['below']}"
+    return text
+
+
+def _describe_kind(field: dataclasses.Field, kind: type | tuple[type, ...]) -> str:
+    """The types of a field's values in words, and what the field is."""
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    names = [KINDS[one] for one in kinds if one in KINDS]
+    if not names:
+        return f"something like {field.default!r}"
+    text = " or ".join(dict.fromkeys(names))
+    help_text = field.metadata.get("help")
+    return f"{text} ({help_text})" if help_text else text

@@ -80,6 +80,8 @@ def test_settings_are_checked():
     ):
         with pytest.raises(UserError, match=next(iter(wrong))):
             TaggerSettings(**wrong)
+    with pytest.raises(UserError, match=r"layers.*a string or a whole number"):
+        TaggerSettings(layers=[0, 1])
     with pytest.raises(TypeError, match="TaggerSettings"):
         Tagger.train([["a"]], [["X"]], settings={"epochs": 1})
     assert TaggerSettings(lr=np.float64(0.1), epochs=np.int64(30)).changed() == {"lr": 0.1}  # of a search over arrays
