@@ -254,12 +254,10 @@ class Tokeniser:
     lang: str
     segment: Segmenter | None = None
 
-    def __post_init__(self) -> None:
-        if self.lang not in LANGUAGES:
-            raise UserError(f"`lang` is {self.lang!r:.60}, expected one of {', '.join(LANGUAGES)}.")
-
     def sentences(self, line: str, form: str = "NFC") -> list[list[str]]:
         """Return the sentences of a line of raw text, each a list of tokens."""
+        if self.lang not in LANGUAGES:  # "auto" is resolved before
+            raise UserError(f"`lang` is {self.lang!r:.60}, expected one of {', '.join(LANGUAGES)}.")
         if self.lang == "none":
             return [tokens] if (tokens := line.split()) else []
         segmented = partial(chinese, segment=self.segment)
