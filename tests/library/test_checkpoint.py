@@ -44,9 +44,10 @@ def test_a_checkpoint_is_complete_and_comes_back_as_it_was(tmp_path):
     assert Vocabulary.from_file(moved / "vocab.txt").fingerprint == vocabulary.fingerprint
 
 
-def test_weights_that_are_not_finite_are_not_saved(tmp_path):
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_not_finite_are_not_saved(tmp_path, value):
     with pytest.raises(UserError, match=r"final .*float32: softmax\.bias"):
-        checkpoint.save_model(tmp_path / "final", CONFIG, weights(1) | {"softmax.bias": np.float32([1, np.nan])})
+        checkpoint.save_model(tmp_path / "final", CONFIG, weights(1) | {"softmax.bias": np.float32([1, value])})
     assert not names(tmp_path)
 
 

@@ -23,6 +23,7 @@ from elmo_tasks.reading.score import cmrc_f1, score, squad_f1, squad_words
         (squad_f1, "the Eiffel Tower", "Eiffel tower.", 1.0),
         (squad_f1, "Eiffel Tower", "in the Eiffel Tower of Paris", 2 * 2 / (2 + 5)),
         (squad_f1, "to be or not to be", "be to", 2 * 2 / (6 + 2)),  # whatever the order
+        (squad_f1, "to be or not to be", "to be to be to", 2 * 4 / (6 + 5)),  # as often as in the answer
         (squad_f1, "a", "the", 0.0),
     ],
 )
