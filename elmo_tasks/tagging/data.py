@@ -143,7 +143,7 @@ class SentenceReader:
         token, label = map(str, self.columns or ("", ""))
         texts = [record[token or "text"] for _, record in given if isinstance(record.get(token or "text"), str)]
         language = self.settings.lang
-        if texts and language == AUTO:
+        if language == AUTO:
             language = recognise(texts).replace("zh", "characters")
         tokeniser = Tokeniser(language, Segmenter.from_file(user_dict) if user_dict else None)
         for where, record in given:
