@@ -16,7 +16,7 @@ from elmo_core.text.segmenter import Segmenter, segmenter
 from elmo_core.text.tokenise import CHINESE
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.inputs import Rows
-from elmo_tasks.records import Label, distinct_labels, label_ids
+from elmo_tasks.records import Label, check_parts, distinct_labels, label_ids
 from elmo_tasks.tagging.data import Sentence, SentenceReader, in_pieces, with_known_labels
 from elmo_tasks.tagging.network import Batch, TaggerNetwork, TaggerSettings
 from elmo_tasks.tagging.scheme import are_of_words, check_scheme, detect_scheme, spans
@@ -102,8 +102,7 @@ class Tagger(Task[TaggerSettings]):
 
     def build(self) -> TaggerNetwork:
         settings = self.settings
-        if not isinstance(self.labels, list):  # in a damaged folder; a string would have as many as its characters
-            raise UserError(f"`labels` is {describe(self.labels)}, expected a list.")
+        check_parts(self.parts, "labels", Label, "strings, integers and booleans")
         places = ("input", "output") if settings.elmo_at == "both" else (settings.elmo_at,)
         inputs = self.make_inputs(dropout=settings.dropout, elmo_at=places)
         return TaggerNetwork(settings, inputs, self.labels)
