@@ -284,20 +284,32 @@ class ELMo(Encoder, nn.Layer):
         model = load_bilm(folder) if folder else _check_model(params)
         self.precision = chosen_precision(precision, paddle.get_device())
         self._choose(model, layers, ("mix", "concat", "sum"), pool)
-        self.n_mixes, self.trainable, self.l2_coef = n_mixes, trainable, l2_coef
-        self.dropout, self.word_dropout, self.layer_dropout = dropout, word_dropout, layer_dropout
-        if trainable:
-            self.bilm.is_fine_tuned = True
-            self.bilm.token_encoder.sparse = False  # any optimizer is to train a word table
-            for weight in self.bilm.parameters():
-                weight.stop_gradient = False
-        elif not self.bilm.is_fine_tuned:
-            freeze(self.bilm.parameters())
+        self.n_mixes = n_mixes
+        self.trainable = False
+        self.l2_coef = l2_coef
+        self.dropout = dropout
+        self.word_dropout = word_dropout
+        self.layer_dropout = layer_dropout
         mixes = 0 if self.choice.how == "concat" else n_mixes
         with BUILDING:
             self.mixes = nn.LayerList(ScalarMix(self.choice.n_layers, layer_norm) for _ in range(mixes))
         self.cached: dict[tuple[str, ...], np.ndarray] = {}
         self._cached_with: object = None  # the state of the weights that were used
+        if trainable:
+            self.fine_tune(word_dropout, layer_dropout)
+        elif not self.bilm.is_fine_tuned:
+            freeze(self.bilm.parameters())
+
+    def fine_tune(self, word_dropout: float = 0.0, layer_dropout: float = 0.0) -> None:
+        """From now on, train the biLM, too, with these rates of dropout in it."""
+        self.trainable = True
+        self.word_dropout = word_dropout
+        self.layer_dropout = layer_dropout
+        self.bilm.is_fine_tuned = True
+        self.bilm.token_encoder.sparse = False  # any optimizer is to train a word table
+        for weight in self.bilm.parameters():
+            weight.stop_gradient = False
+        self.clear_cache()
 
     def forward(self, sentences: Sequence[Sequence[str]]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Return one tensor (B, T, dim) per mix, zero at padding, and the mask (B, T); T is the longest sentence.

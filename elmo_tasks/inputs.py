@@ -282,10 +282,7 @@ class TokenInputs(nn.Layer):
         if self.words:
             self.words.embedding.weight.stop_gradient = False
         if self.elmo and self.settings.elmo_trainable:
-            self.elmo.clear_cache()
-            self.elmo.trainable, self.elmo.word_dropout, self.elmo.layer_dropout = True, word_dropout, layer_dropout
-            for weight in self.elmo.parameters():
-                weight.stop_gradient = False
+            self.elmo.fine_tune(word_dropout, layer_dropout)
 
     def forward(self, rows: Rows) -> TokenVectors:
         mask, outputs, elmo_output = to_tensor(rows.mask), [], None

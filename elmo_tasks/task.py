@@ -380,6 +380,9 @@ class Task(Generic[S]):
         for name in [name for name in tensors if name.startswith(LISTS)]:
             text = bytes(tensors.pop(name)).decode("utf-8", "surrogatepass")
             lists[name.removeprefix(LISTS)] = json.loads(text)
+        for name, value in values["parts"].items():
+            if isinstance(value, list) and len(value) > LONGEST:  # which `_content` stores elsewhere
+                raise UserError(f"`{name}` has {len(value):,} items, expected {LONGEST:,} or fewer.")
         settings = self.settings_type(**values["settings"])
         check_sizes(settings, tensors)
         if isinstance(settings.user_dict, str):

@@ -320,3 +320,13 @@ def test_many_labels_of_which_one_has_a_line_break(tmp_path):
     sentences = [SENTENCES[0]] * 240
     tagger = Tagger.train(sentences, labels, settings=replace(SETTINGS, epochs=0), save_dir=tmp_path / "ner")
     assert Tagger(tmp_path / "ner").labels == tagger.labels
+
+
+def test_a_list_in_a_config_that_is_far_too_long_is_refused(tmp_path, trained):
+    trained.save(tmp_path)
+    path = tmp_path / "config.json"
+    values = json.loads(path.read_text(encoding="utf-8"))
+    values["parts"]["labels"] = [str(k) for k in range(100_000)]  # whose transitions would take 40 GB
+    path.write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(UserError, match=r"labels.*100,000"):
+        Tagger(tmp_path)
