@@ -1017,7 +1017,7 @@ FORMATS = [
         file="elmo_core/weights/pickles.py",
         old='order="F" if is_fortran else "C"',
         new='order="C"',
-        tests="tests/weights/test_paddlenlp.py",
+        tests="tests/weights/test_pickles.py",
     ),
     Mutant(
         name="pickles-admit-only-arrays",
@@ -1812,6 +1812,114 @@ TAGGING = [
     ),
 ]
 
+USERS_FILES_AND_OBJECTS = [
+    Mutant(
+        name="save-names-by-content",
+        file="elmo_tasks/folder.py",
+        old='f"model-{_digest(tensors)}.safetensors"',
+        new='f"model-{12 * chr(48)}.safetensors"',
+        tests="tests/tasks/test_folder.py",
+    ),
+    Mutant(
+        name="save-removes-the-old-weights",
+        file="elmo_tasks/folder.py",
+        old="    _remove_files(folder, before, keep=values)\n",
+        new="    pass\n",
+        tests="tests/tasks/test_folder.py",
+    ),
+    Mutant(
+        name="save-keeps-what-has-the-same-name",
+        file="elmo_tasks/folder.py",
+        old="if weights and weights != keep.get(WEIGHTS):",
+        new="if weights:",
+        tests="tests/tasks/test_folder.py",
+    ),
+    Mutant(
+        name="save-that-failed-leaves-nothing",
+        file="elmo_tasks/folder.py",
+        old="        _remove_files(folder, values, keep=read_config(folder) or {})\n",
+        new="        pass\n",
+        tests="tests/tasks/test_folder.py",
+    ),
+    Mutant(
+        name="save-keeps-a-users-card",
+        file="elmo_tasks/folder.py",
+        old="if text != _signed(card_before):",
+        new="if not text:",
+        tests="tests/tasks/test_folder.py",
+    ),
+    Mutant(
+        name="save-refuses-other-tasks",
+        file="elmo_tasks/folder.py",
+        old='(values is None or values["task"] != task)',
+        new="values is None",
+        tests="tests/tasks/test_folder.py",
+    ),
+    Mutant(
+        name="save-into-a-folder-in-use",
+        file="elmo_tasks/folder.py",
+        old="    elif not overwrite and not resume:\n",
+        new="    elif False:\n",
+        tests="tests/tasks/test_folder.py",
+    ),
+    Mutant(
+        name="seconds-of-all-phases",
+        file="elmo_tasks/task.py",
+        old="seconds += state.seconds",
+        new="seconds = state.seconds",
+        tests="tests/tasks/test_task.py::test_seconds_are_those_of_all_phases",
+    ),
+    Mutant(
+        name="embedding-removes-only-its-files",
+        file="embedding/embed_text.py",
+        old="if names.fullmatch(path.name) and path.is_file():",
+        new="if path.is_file():",
+        tests="tests/capabilities/test_embed.py::test_the_files_of_others_are_kept",
+    ),
+    Mutant(
+        name="pretraining-keeps-an-earlier-run",
+        file="pretraining/run_folder.py",
+        old="            self._write_log()\n        return best_step in kept",
+        new="            self._write_log()\n        self._delete_outdated(step)\n        return best_step in kept",
+        tests="tests/capabilities/test_pretrain.py",
+    ),
+    Mutant(
+        name="pair-of-model-and-vocabulary",
+        file="elmo.py",
+        old="if (config.reads_words or predicts_words) and len(vocabulary)",
+        new="if config.reads_words and len(vocabulary)",
+        tests="tests/library/test_elmo.py::test_a_model_and_a_vocabulary_that_do_not_belong_together",
+    ),
+    Mutant(
+        name="trainable-word-table",
+        file="elmo.py",
+        old="self.bilm.token_encoder.sparse = False",
+        new="self.bilm.token_encoder.sparse = True",
+        tests="tests/library/test_elmo.py::test_any_optimizer_trains_the_word_table",
+    ),
+    Mutant(
+        name="second-elmo-over-a-model",
+        file="elmo.py",
+        old="elif not self.bilm.is_fine_tuned:",
+        new="else:",
+        tests="tests/library/test_elmo.py::test_two_layers_over_one_model_one_of_them_trained",
+    ),
+    Mutant(
+        name="cached-layers-of-changed-weights",
+        file="elmo.py",
+        old="if self.cached and state_of(self.bilm.parameters()) != self._cached_with:",
+        new="if self.cached and not self._cached_with:",
+        tests="tests/library/test_elmo.py::test_cached_layers_follow_the_weights",
+    ),
+    Mutant(
+        name="damage-is-no-lack-of-memory",
+        file="elmo_core/files/streams.py",
+        old="except (UserError, MemoryError):",
+        new="except UserError:",
+        tests="tests/library/test_files.py",
+    ),
+]
+
 MUTANTS = [
     *LOSSES,
     *STREAMS,
@@ -1828,4 +1936,5 @@ MUTANTS = [
     *EXPORT,
     *TASKS,
     *TAGGING,
+    *USERS_FILES_AND_OBJECTS,
 ]
