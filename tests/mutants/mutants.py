@@ -1881,7 +1881,7 @@ USERS_FILES_AND_OBJECTS = [
         file="pretraining/run_folder.py",
         old="            self._write_log()\n        return best_step in kept",
         new="            self._write_log()\n        self._delete_outdated(step)\n        return best_step in kept",
-        tests="tests/capabilities/test_pretrain.py",
+        tests="tests/capabilities/test_pretrain.py::test_an_earlier_run_stays_until_there_is_something_in_its_place",
     ),
     Mutant(
         name="pair-of-model-and-vocabulary",
