@@ -393,7 +393,9 @@ class Task(Generic[S]):
             vectors = FileVectors(words, tensors.pop(VECTORS), self.random_vectors, settings.seed)
         self._set(settings, {**values["parts"], **lists}, pretrained, vectors, device, precision)
         elmo.set_weights(self.trained_weights(), tensors, f"the weights of a {self.name}")
-        self.scores = values.get("scores") or {}
+        self.scores = values["scores"]
+        if not isinstance(self.scores, dict):
+            raise UserError(f"`scores` is {self.scores!r:.60}, expected an object.")
         self.identity = values.get("training")
 
     def _load(self, folder: Path, values: dict[str, Any], device: str, precision: str) -> None:
@@ -465,9 +467,10 @@ class Task(Generic[S]):
         if self.pretrained:
             source = self.pretrained.name or "a copy in this folder"
         lines.append(f"- ELMo: {source}")
-        if self.scores:
-            sizes = [f"{n:,} {part}" for part, n in self.scores["sizes"].items()]
-            lines.append(f"- examples: {', '.join(sizes)}")
+        sizes = self.scores.get("sizes", {})
+        if sizes:
+            counts = [f"{n:,} {part}" for part, n in sizes.items()]
+            lines.append(f"- examples: {', '.join(counts)}")
         summaries = self.scores.get("summary", {})
         rows = [f"| {part} | {summary.strip()} |" for part, summary in summaries.items()]
         cls = type(self)

@@ -330,3 +330,12 @@ def test_a_list_in_a_config_that_is_far_too_long_is_refused(tmp_path, trained):
     path.write_text(json.dumps(values), encoding="utf-8")
     with pytest.raises(UserError, match=r"labels.*100,000"):
         Tagger(tmp_path)
+
+
+def test_scores_that_are_no_object_are_refused(tmp_path, trained):
+    trained.save(tmp_path)
+    path = tmp_path / "config.json"
+    values = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**values, "scores": -1}), encoding="utf-8")
+    with pytest.raises(UserError, match="scores"):
+        Tagger(tmp_path)
