@@ -102,7 +102,8 @@ def mirrored(address: str) -> str:
 
 def name_of(folder: Path) -> str | None:
     """Return the name of the published model in this resolved folder, if it is one."""
-    return next((name for name, model in table().items() if model.folder.resolve() == folder), None)
+    model = table().get(folder.name)
+    return model.name if model and model.folder.resolve() == folder else None
 
 
 def similar(name: str) -> list[str]:
