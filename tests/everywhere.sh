@@ -11,7 +11,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT TERM
 python=.venv/bin/python
-numerics='elmo lstmp softmax char_cnn optimizer precision surprisal'
+numerics='elmo encoder layers language_model token_encoders lstmp softmax char_cnn optimizer matmul onednn surprisal'
 tasks=$(ls tests/tasks | sed -n 's/^test_\(.*\)\.py$/\1/p')
 
 # find_python VERSION...: the first of these, on the path or of pyenv; nothing where there is none
@@ -58,11 +58,11 @@ skip() {
 }
 
 if taskset -c 0 true 2>/dev/null; then
-    leg "one core" "elmo lstmp runtime embed" taskset -c 0 $python
+    leg "one core" "elmo encoder lstmp runtime embed" taskset -c 0 $python
 else
     skip "one core" "there is no taskset"
 fi
-leg "no compiler" "elmo lstmp softmax char_cnn precision surprisal" env CC=/bin/false XDG_CACHE_HOME="$scratch/none" $python
+leg "no compiler" "$numerics" env CC=/bin/false XDG_CACHE_HOME="$scratch/none" $python
 
 # A processor with AVX2 only: for the compiler, MKL, oneDNN, NumPy's BLAS, and in /proc/cpuinfo.
 if unshare -rm true 2>/dev/null && grep -q avx2 /proc/cpuinfo; then
@@ -85,7 +85,7 @@ for version in 3.10 3.13; do
     found=$(find_python $version)
     if [ -n "$found" ]; then
         PYTHON=$found sh setup.sh requirements-dev.txt ".venv-$version"
-        leg "Python $version" "house elmo preprocess checkpoint" ".venv-$version/bin/python"
+        leg "Python $version" "house elmo encoder config texts preprocess checkpoint" ".venv-$version/bin/python"
     else
         skip "Python $version" "there is none"
     fi

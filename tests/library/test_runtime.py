@@ -1,8 +1,6 @@
-"""Threads, device and errors, in a fresh Python if importing Paddle matters."""
+"""Threads, devices and signals, in a fresh Python if importing Paddle matters."""
 
-import io
 import os
-import shlex
 import subprocess
 import sys
 import urllib.request
@@ -13,10 +11,9 @@ import numpy as np
 import pytest
 from runs import PROJECT, fresh_python
 
-from elmo_core import messages as messages_module
-from elmo_core.machine import products, runtime, versions
+from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle, run_in_parallel
-from elmo_core.messages import UserError, bar
+from elmo_core.messages import UserError
 
 
 @pytest.mark.parametrize(
@@ -32,20 +29,6 @@ def test_a_containers_share_of_the_processor_counts(tmp_path, monkeypatch, quota
     else:
         (tmp_path / "cpu.max").write_text(f"{quota} 100000", encoding="ascii")
     assert runtime.n_cores() == cores
-
-
-@pytest.mark.parametrize(
-    ("message", "shown"),
-    [
-        ("Run `preprocess.py text`.", "Run `elmo preprocess text`."),
-        ("python convert.py get en, or run_parse.py.", "elmo convert get en, or elmo parse."),
-        ("/home/me/convert.py: not there", "/home/me/convert.py: not there"),
-        ("my-convert.py and convert.py.bak", "my-convert.py and convert.py.bak"),
-    ],
-)
-def test_an_installed_library_names_commands_and_leaves_paths_alone(tmp_path, monkeypatch, message, shown):
-    monkeypatch.setattr(messages_module, "SCRIPTS", tmp_path)
-    assert messages_module.with_commands(message) == shown
 
 
 def test_paddle_takes_all_cores_silently():
@@ -218,68 +201,6 @@ def test_gradients_are_on_after_parallel_work_without_them():
     assert paddle.is_grad_enabled()
 
 
-OUT_OF_MEMORY = "error: out of memory. Halve --batch_size"
-
-
-@pytest.mark.parametrize(
-    ("statement", "code", "message"),
-    [
-        ("raise messages.UserError('what to do')", 2, "error: what to do"),
-        ("open('/no/such/file')", 2, "error: [Errno 2] No such file or directory: '/no/such/file'"),
-        ("raise KeyboardInterrupt", 130, "interrupted"),
-        ("messages.log.info('hello')", 0, "hello"),
-        ("raise MemoryError('(300 GB)')", 2, OUT_OF_MEMORY),
-        ("import numpy; numpy.ones(10**16)", 2, OUT_OF_MEMORY),
-    ],
-)
-def test_a_users_mistake_is_one_line(statement, code, message):
-    program = f"import script\nfrom elmo_core import messages\ndef main(): {statement}\nscript.run(main)"
-    done = fresh_python(program)
-    assert done.returncode == code and done.stderr.startswith(message) and "Traceback" not in done.stderr
-
-
-PRINTS = f"""
-import sys
-sys.path.insert(0, {str(PROJECT)!r})
-import script
-script.run(lambda: print('x'))
-"""
-
-
-@pytest.mark.parametrize(
-    ("shell", "code", "message"),
-    [
-        ("| true", 141, ""),
-        (">&-", 0, ""),
-        ("> /dev/full", 2, "error: [Errno 28] No space left on device\n"),
-    ],
-)
-def test_output_that_cannot_be_written(shell, code, message):
-    """Python's final flush must not fail again."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    command = f'{shlex.quote(sys.executable)} -c "$0" {shell}; exit ${{PIPESTATUS[0]}}'
-    done = subprocess.run(["bash", "-c", command, PRINTS], env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (code, message)
-
-
-@pytest.mark.parametrize(("number", "code", "message"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "")])
-def test_a_signal_in_a_backward_pass_ends_the_script_like_any_other(number, code, message):
-    """Paddle replaces exceptions raised there by its own."""
-    program = (
-        "import signal; from script import run; from elmo_core.machine.runtime import paddle\n"
-        "class Same(paddle.autograd.PyLayer):\n"
-        "    forward = staticmethod(lambda context, x: x * 1)\n"
-        f"    backward = staticmethod(lambda context, g: signal.raise_signal(signal.{number}) or g)\n"
-        "def main():\n"
-        "    x = paddle.to_tensor([1.0], stop_gradient=False)\n"
-        "    try: Same.apply(x).backward()\n"
-        "    finally: print('tidied up')\n"
-        "run(main)"
-    )
-    done = fresh_python(program)
-    assert (done.returncode, done.stdout, done.stderr.strip()) == (code, "tidied up\n", message)
-
-
 @pytest.mark.parametrize("dtype", ["int64", "float32", "bool"])
 def test_arrays_go_to_a_gpu_by_way_of_the_host(monkeypatch, dtype):
     monkeypatch.setattr(paddle, "get_device", lambda: "gpu:0")
@@ -289,35 +210,3 @@ def test_arrays_go_to_a_gpu_by_way_of_the_host(monkeypatch, dtype):
         tensor = runtime.to_tensor(array)
         assert tensor.stop_gradient and tensor.dtype == paddle.to_tensor(array).dtype
         np.testing.assert_array_equal(tensor.numpy(), array)
-
-
-def test_scores_and_cpus_do_without_tf32(monkeypatch):
-    core = paddle.base.core
-    if not hasattr(core, "get_cublas_switch"):
-        pytest.skip(f"this build of paddle {paddle.__version__} has no TF32 to switch")
-    versions.allow_tf32(paddle, True)
-    assert core.get_cublas_switch() and core.get_cudnn_switch()
-    with products.only("float32"):
-        assert not core.get_cublas_switch() and not core.get_cudnn_switch()
-    assert core.get_cublas_switch()
-    with products.inference("cpu"):
-        assert not core.get_cublas_switch()
-    monkeypatch.setattr(versions, "has_tf32", lambda paddle, device: True)
-    versions.allow_tf32(paddle, False)
-    with products.inference("cpu"):
-        assert core.get_cublas_switch()
-    with products.inference("cpu", tf32=False):
-        assert not core.get_cublas_switch()
-    monkeypatch.undo()
-    runtime.set_device("cpu")
-    assert not core.get_cublas_switch() and not core.get_cudnn_switch()
-
-
-@pytest.mark.parametrize("terminal", [None, False, True])
-def test_bars_are_for_terminals(monkeypatch, terminal):
-    stream = None if terminal is None else io.StringIO()
-    monkeypatch.setattr("sys.stderr", stream)
-    if stream is not None:
-        stream.isatty = lambda: terminal
-    assert bar(None, True).disable == (not terminal) and bar(None, False).disable
-    assert list(bar([1, 2], True)) == [1, 2] and not (stream and stream.getvalue())  # it was quick

@@ -1,17 +1,14 @@
 """Surprisal of every word: against the reference, in any batch, from sentence to sentence."""
 
-import importlib
 import itertools
 import math
-from unittest import mock
 
 import numpy as np
 import pytest
 import reference
 import tiny
 
-from elmo import ELMoEmbedder, UserError, load_bilm, plot_surprisal
-from elmo_core.network.surprisal import Surprisals, TokenSurprisal
+from elmo import ELMoEmbedder, load_bilm
 from elmo_core.text.tokens import UNK_ID
 
 SENTENCES = [*tiny.SENTENCES, ["the", "<UNK>", "river"]]
@@ -72,52 +69,3 @@ def test_a_stream_is_read_as_far_as_needed(model):
 
 
 # Plots
-
-
-def records(*words: tuple[str, float, float, bool]) -> Surprisals:
-    return Surprisals([TokenSurprisal(text, *bits, 1.5, 2.5, 3, 4000, known) for text, *bits, known in words])
-
-
-END = ("</S>", 1.0, 2.0, True)
-
-
-def test_the_picture_shades_the_words(tmp_path):
-    from matplotlib.image import imread
-
-    dark = 1 - 0.7 * (1 - np.array([0x00, 0x72, 0xB2]) / 255)
-
-    def painted(*words) -> tuple[float, bool, bool]:
-        """Height; whether something is as dark as can be, and black in a straight line."""
-        plot_surprisal(tmp_path / "a.PNG", records(*words, END))
-        image = imread(tmp_path / "a.PNG")[:, :, :3]
-        black = (image < 0.1).all(axis=2)
-        return len(image), (np.abs(image - dark) < 0.01).all(axis=2).any(), (black[:, 3:] & black[:, :-3]).any()
-
-    low, *_ = painted(("word", 1.0, 2.0, True))
-    assert painted(("word", 1.0, 2.0, True))[1] is np.False_ and painted(("word", 1.0, 99.0, True))[1]
-    assert painted(*[("word", 1.0, 2.0, True)] * 40)[0] > low + 60, "the words are not on more lines"
-    assert painted(("$x_", 1.0, 2.0, False), ("w" * 500, 0.0, 0.0, True))[0] < 2 * low
-
-
-@pytest.mark.parametrize(("name", "begins"), [("a.svg", b"<?xml"), ("a.PDF", b"%PDF"), ("a.eps", b"%!PS")])
-def test_the_pictures_name_tells_its_format(tmp_path, name, begins):
-    plot_surprisal(tmp_path / name, records(("word", 1.0, 2.0, False), ("银行", 1.0, 99.0, True), END))
-    assert (tmp_path / name).read_bytes().startswith(begins)
-
-
-def test_without_matplotlib_one_message_says_how_to_get_it(tmp_path, monkeypatch):
-    missing = ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
-    monkeypatch.setattr(importlib, "import_module", mock.Mock(side_effect=missing))
-    with pytest.raises(UserError, match="pip install matplotlib") as error:
-        plot_surprisal(tmp_path / "a.png", records(END))
-    assert error.value.__cause__ is None  # one message, without another traceback above it
-
-
-def test_mistakes(model, tmp_path):
-    with pytest.raises(UserError, match=r"a\.doc.*\.svg"):
-        plot_surprisal(tmp_path / "a.doc", [])
-    assert not list(tmp_path.iterdir())
-    with pytest.raises(TypeError, match="surprisal"):
-        plot_surprisal(tmp_path / "a.png", [["a"]])
-    with pytest.raises(UserError, match="softmax"):
-        ELMoEmbedder(load_bilm(model)).surprisal([["a"]])

@@ -163,7 +163,7 @@ LOSSES = [
         file="elmo_core/network/language_model.py",
         old="steps = position, len(sentence) - 1 - position",
         new="steps = position, position",
-        tests="tests/library/test_elmo.py::test_substitutes_equal_the_reference",
+        tests="tests/library/test_language_model.py::test_substitutes_equal_the_reference",
     ),
     Mutant(
         name="surprisal-in-bits",
@@ -508,21 +508,21 @@ LAYERS = [
         file="elmo_core/network/layers.py",
         old="return max(self.indices, default=0)",
         new="return len(self.indices)",
-        tests="tests/library/test_elmo.py::test_layers_and_pooling",
+        tests="tests/library/test_layers.py::test_layers_and_pooling",
     ),
     Mutant(
         name="layers-counted-from-the-top",
         file="elmo_core/network/layers.py",
         old="index + n_layers if index < 0 else index",
         new="index + n_layers - 1 if index < 0 else index",
-        tests="tests/library/test_elmo.py::test_layers_and_pooling",
+        tests="tests/library/test_layers.py::test_layers_and_pooling",
     ),
     Mutant(
         name="layers-weights-of-a-sum",
         file="elmo_core/network/layers.py",
         old="side if weight == 1 else side * weight",
         new="side",
-        tests="tests/library/test_elmo.py::test_layers_and_pooling",
+        tests="tests/library/test_layers.py::test_layers_and_pooling",
     ),
     Mutant(
         name="layers-mean-over-the-tokens",
@@ -606,7 +606,7 @@ LAYERS = [
         file="elmo_core/network/encoder.py",
         old="state = final if reading.carry_state else None",
         new="state = None if reading.carry_state else final",
-        tests="tests/library/test_elmo.py::test_vectors_do_not_depend_on_the_batch",
+        tests="tests/library/test_encoder.py::test_vectors_do_not_depend_on_the_batch",
     ),
     Mutant(
         name="embedder-reads-the-final-marker",
@@ -620,21 +620,21 @@ LAYERS = [
         file="elmo_core/network/token_tables.py",
         old="if state != self.state:",
         new="if self.state is None:",
-        tests="tests/library/test_elmo.py::test_an_embedder_follows_weights_that_change",
+        tests="tests/library/test_token_tables.py::test_an_embedder_follows_weights_that_change",
     ),
     Mutant(
         name="embedder-bounds-its-cache",
         file="elmo_core/network/token_tables.py",
         old="if len(self.row_of) + len(new) > self.capacity and self.row_of:",
         new="if False:",
-        tests="tests/library/test_elmo.py::test_remembered_vectors_are_bounded_and_change_nothing",
+        tests="tests/library/test_token_tables.py::test_remembered_vectors_are_bounded_and_change_nothing",
     ),
     Mutant(
         name="embedder-mean-of-a-text",
         file="elmo_core/network/texts.py",
         old="[max(1, len(sentence)) for sentence in sentences]",
         new="[1 for sentence in sentences]",
-        tests="tests/library/test_elmo.py::test_raw_texts_are_split_into_sentences",
+        tests="tests/library/test_texts.py::test_raw_texts_are_split_into_sentences",
     ),
 ]
 
@@ -877,14 +877,14 @@ FORMATS = [
         file="elmo_core/files/tensors.py",
         old="array.shape, _sum_words(array))",
         new="array.shape)",
-        tests="tests/library/test_files.py",
+        tests="tests/library/test_tensors.py",
     ),
     Mutant(
         name="checksum-of-the-last-bytes",
         file="elmo_core/files/tensors.py",
         old="+ last) % 2**64",
         new=") % 2**64",
-        tests="tests/library/test_files.py",
+        tests="tests/library/test_tensors.py",
     ),
     Mutant(
         name="checkpoint-of-two-trainings",
@@ -1267,14 +1267,14 @@ FILES = [
         file="elmo_core/files/disk.py",
         old="fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB)",
         new="fcntl.LOCK_SH | (0 if wait else fcntl.LOCK_NB)",
-        tests="tests/library/test_files.py",
+        tests="tests/library/test_disk.py",
     ),
     Mutant(
         name="failed-writes-leave-nothing",
         file="elmo_core/files/disk.py",
         old="            temporary.unlink(missing_ok=True)\n",
         new="            pass\n",
-        tests="tests/library/test_files.py tests/library/test_checkpoint.py",
+        tests="tests/library/test_disk.py tests/library/test_checkpoint.py",
     ),
     Mutant(
         name="compiled-code-of-others",
@@ -1295,7 +1295,7 @@ FILES = [
         file="elmo_core/network/matmul.py",
         old="if key not in cache or cache[key][0] != state:",
         new="if key not in cache:",
-        tests="tests/library/test_precision.py",
+        tests="tests/library/test_matmul.py",
     ),
 ]
 
@@ -1895,7 +1895,7 @@ USERS_FILES_AND_OBJECTS = [
         file="elmo.py",
         old="self.bilm.token_encoder.sparse = False",
         new="self.bilm.token_encoder.sparse = True",
-        tests="tests/library/test_elmo.py::test_any_optimizer_trains_the_word_table",
+        tests="tests/library/test_token_encoders.py::test_any_optimizer_trains_the_word_table",
     ),
     Mutant(
         name="second-elmo-over-a-model",
@@ -1916,7 +1916,7 @@ USERS_FILES_AND_OBJECTS = [
         file="elmo_core/files/streams.py",
         old="except (UserError, MemoryError):",
         new="except UserError:",
-        tests="tests/library/test_files.py",
+        tests="tests/library/test_hdf5_file.py",
     ),
 ]
 

@@ -3,7 +3,6 @@
 import pytest
 
 from elmo import ELMoEmbedder
-from elmo_core.machine import runtime, versions
 from elmo_core.weights import published
 from elmo_tasks import Parser, Tagger
 from elmo_tasks.ready import ready_made
@@ -43,15 +42,3 @@ def test_the_ready_made_models_read_raw_text_and_words(tmp_path, monkeypatch):
         assert ([span.text for span in spans], [span.label for span in spans]) == (words, tags)
     (spans,) = Tagger("zh-gsd").spans(["他在北京工作。"])
     assert " ".join(f"{span.text}/{span.label}" for span in spans) == "他/w 在/w 北京/LOC 工作/w 。/w"
-
-
-def test_an_embedder_leaves_the_choice_of_tf32_to_the_program():
-    core = runtime.paddle.base.core
-    if not hasattr(core, "get_cublas_switch"):
-        pytest.skip(f"this build of paddle {runtime.paddle.__version__} has no TF32 to switch")
-    versions.allow_tf32(runtime.paddle, True)
-    try:
-        ELMoEmbedder("en").encode([["good"]])
-        assert core.get_cublas_switch() and core.get_cudnn_switch()
-    finally:
-        versions.allow_tf32(runtime.paddle, False)

@@ -1,7 +1,6 @@
-"""Products in bfloat16: near the float64 reference, never without being asked for, and what is missing without them."""
+"""Products in bfloat16: near the float64 reference, and never without being asked for."""
 
 import copy
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -10,10 +9,9 @@ import tiny
 from reference import assert_close
 
 from elmo import ELMo, ELMoEmbedder, load_bilm, make_bilm, weights_of
-from elmo_core.machine import products, runtime
+from elmo_core.machine import products
 from elmo_core.machine.runtime import paddle
-from elmo_core.messages import UserError
-from elmo_core.network import fused, matmul, onednn
+from elmo_core.network import matmul
 
 SENTENCES = [*tiny.SENTENCES, *([word] * n for n, word in enumerate(tiny.WORDS[3:], 1))]
 
@@ -143,24 +141,6 @@ def test_a_layer_that_is_trained_learns_through_bfloat16(model):
         gradients[precision] = np.concatenate([weight.grad.numpy().ravel() for weight in layer.bilm.parameters()])
     error = np.linalg.norm(gradients["bfloat16"] - gradients["float32"]) / np.linalg.norm(gradients["float32"])
     assert 1e-4 < error < 0.25
-
-
-@pytest.mark.parametrize(
-    ("missing", "named"),
-    [
-        (mock.patch.object(runtime, "processor", lambda: "flags: avx2 avx512f"), "this processor"),
-        (mock.patch.object(onednn, "_library", lambda: None), "libdnnl"),
-        (mock.patch.object(fused, "kernel", lambda: None), "C compiler"),
-    ],
-)
-def test_what_is_missing_is_named(model, missing, named):
-    able = mock.patch.object(runtime, "processor", lambda: "flags: avx512_bf16")
-    with mock.patch.object(onednn, "missing", onednn.missing.__wrapped__), able, missing:
-        with pytest.raises(UserError, match=f"`precision=bfloat16`.*{named}"):
-            ELMoEmbedder(model, device="cpu", precision="bfloat16")
-        assert ELMoEmbedder(model, device="cpu", precision="auto").precision == "float32"
-    with pytest.raises(UserError, match=r"precision='half'.*auto"):
-        ELMoEmbedder(model, precision="half")
 
 
 @pytest.mark.usefixtures("bfloat16")

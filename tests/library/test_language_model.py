@@ -1,0 +1,68 @@
+"""Questions about words: substitutes against the reference, similar words."""
+
+import shutil
+
+import numpy as np
+import pytest
+import reference
+import tiny
+from reference import assert_close
+
+import elmo
+from elmo import ELMoEmbedder
+from elmo_core.messages import UserError
+from elmo_core.weights import checkpoint
+
+SENTENCES = tiny.SENTENCES
+
+
+@pytest.mark.usefixtures("implementation")
+@pytest.mark.parametrize("input", ["char", "word"])
+def test_substitutes_equal_the_reference(input, tmp_path):
+    bilm = tiny.random_bilm(input=input)
+    parameters, sentence = tiny.reference_of(bilm), ["the", "unknown", "bank", "of", "苹果"]
+    embedder = ELMoEmbedder(tiny.save(bilm, tmp_path), carry_state=True)
+    special, words = tiny.WORDS[:3], tiny.WORDS[3:]
+    for position in range(len(sentence)):
+        before = [reference.BOS, *sentence[:position]]
+        after = [reference.EOS, *reversed(sentence[position + 1 :])]
+        expected = dict.fromkeys(words, 0.0)
+        for direction, tokens in (("forward", before), ("backward", after)):
+            rows, state = [reference.token_vectors(parameters, tokens)], reference.start_state(parameters, 1)
+            outputs, _ = reference.run_layers(parameters, direction, rows, state[direction])
+            for word in words:
+                target = tiny.WORDS.index(word)
+                expected[word] -= reference.full_softmax_loss(outputs[-1][0][-1], parameters.softmax, target)
+        actual = embedder.substitutes(sentence, position, k=99)
+        assert [word for word, _ in actual] == sorted(words, key=expected.get, reverse=True)
+        assert_close([np.array(score) for _, score in actual], [np.array(expected[word]) for word, _ in actual])
+        assert not set(special).intersection(dict(actual)) and embedder.substitutes(sentence, position, 2) == actual[:2]
+        changed = [*sentence[:position], "anything", *sentence[position + 1 :]]
+        assert dict(embedder.substitutes(changed, position, k=99)) == pytest.approx(dict(actual), abs=1e-5)
+
+
+def test_substitutes_of_a_model_of_ones_own_and_mistakes(model, tmp_path):
+    expected = ELMoEmbedder(model).substitutes(SENTENCES[0], 1)
+    assert ELMoEmbedder(elmo.load_bilm(model, softmax=True)).substitutes(SENTENCES[0], 1) == expected
+    no_softmax = ELMoEmbedder(elmo.load_bilm(model))
+    bilm = no_softmax.bilm
+    checkpoint.save_model(tmp_path / "no_softmax", bilm.config, bilm.state_dict(), no_softmax.vocabulary)
+    for embedder in (no_softmax, ELMoEmbedder(tmp_path / "no_softmax")):
+        with pytest.raises(UserError, match="softmax"):
+            embedder.substitutes(SENTENCES[0], 1)
+    for position, k, word in ((3, 1, "position"), (-1, 1, "position"), (0, 0, "k=")):
+        with pytest.raises(UserError, match=word):
+            no_softmax.substitutes(SENTENCES[0], position, k)
+    with pytest.raises(UserError, match="empty"):
+        no_softmax.substitutes([], 0)
+
+
+def test_the_softmax_is_read_on_first_use(tmp_path, monkeypatch):
+    prefix = tiny.save(tiny.random_bilm(), tmp_path / "m")
+    expected = ELMoEmbedder(prefix).substitutes(SENTENCES[0], 1)
+    monkeypatch.chdir(tmp_path)
+    embedder = ELMoEmbedder("m")
+    monkeypatch.chdir("/")
+    assert embedder.substitutes(SENTENCES[0], 1) == expected
+    shutil.rmtree(prefix)
+    assert embedder.substitutes(SENTENCES[0], 1) == expected
