@@ -47,6 +47,14 @@ def test_of_equal_auc_the_higher_accuracy_is_better():
     assert better.auc == worse.auc and better.value > worse.value
 
 
+def test_a_higher_auc_is_better_whatever_the_accuracy():
+    labels = np.array([0, 0, 1, 1])
+    shares = (0.6, 0.7, 0.8, 0.9), (0.1, 0.9, 0.6, 0.8)
+    better, worse = (Score(labels, of_second(*row), ["a", "b"]) for row in shares)
+    assert (better.auc, worse.auc) == (1, 1 / 2) and better.accuracy < worse.accuracy
+    assert better.value > worse.value
+
+
 def test_several_classes_are_scored_as_by_scikit_learn():
     generator = np.random.default_rng(0)
     labels, probabilities = generator.integers(3, size=50), generator.dirichlet(np.ones(3), 50)

@@ -20,6 +20,7 @@ def score_of(scheme: str, tokens: str, gold: str, predicted: str, known=(), of_w
     ("scheme", "gold", "predicted", "tags", "accuracy"),  # of each tag: correct, predicted, gold
     [
         ("bio", "B-x I-x O B-y", "B-x I-x O B-x", {"x": [1, 2, 1], "y": [0, 0, 1]}, 3 / 4),
+        ("bio", "B-x I-x O O", "B-x I-x O B-x", {"x": [1, 2, 1]}, 3 / 4),
         ("bio", "B-x I-x I-x", "B-x I-x B-x", {"x": [0, 2, 1]}, 2 / 3),
         ("bio", "B-x I-x O", "I-x I-x O", {"x": [1, 1, 1]}, 2 / 3),  # invalid, but the same span
         ("iob1", "I-x I-x B-x O", "I-x I-x I-x O", {"x": [0, 1, 2]}, 3 / 4),
