@@ -34,6 +34,7 @@ CONFIG, CARD, LOCK = "config.json", "README.md", ".lock"
 WEIGHTS, ELMO = "weights", "elmo"  # keys of config.json
 WEIGHTS_FILE = re.compile(r"model-[0-9a-f]{12}\.safetensors")
 ELMO_FOLDER = re.compile(r"elmo-[0-9a-f]{12}")
+SAVED_FIRST = re.compile(f"{WEIGHTS_FILE.pattern}|{ELMO_FOLDER.pattern}")  # before config.json
 STATE = "training-{}.safetensors"  # of each phase of a training
 NAMES = rf"{CONFIG}|{CARD}|training-\d+\.safetensors|{WEIGHTS_FILE.pattern}|{ELMO_FOLDER.pattern}"
 TEMPORARY = re.compile(rf"\.({NAMES})\.[0-9a-f]{{16}}\.tmp")  # left by a save that was killed
@@ -203,6 +204,8 @@ def check(folder: Path, task: str, overwrite: bool, resume: bool = False) -> Non
 
 
 def _visible_files(folder: Path) -> list[Path]:
+    """The files of others that are not hidden; a killed first save leaves weights without a config.json."""
     if not folder.exists():
         return []
-    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    paths = (path for path in folder.iterdir() if not path.name.startswith("."))
+    return sorted(path for path in paths if not SAVED_FIRST.fullmatch(path.name))

@@ -161,6 +161,14 @@ def test_a_folder_with_files_and_no_model_is_refused(tmp_path, trained):
     assert list(files(tmp_path)) == ["notes.txt"]
 
 
+def test_a_first_save_that_was_killed_can_be_repeated(tmp_path, trained):
+    trained.save(tmp_path / "model")
+    for name in (folder.CONFIG, folder.CARD):
+        (tmp_path / "model" / name).unlink()
+    trained.save(tmp_path / "model")
+    assert Tagger(tmp_path / "model").labels == trained.labels
+
+
 def test_a_folder_with_hidden_files_only_is_empty(tmp_path, trained):
     (tmp_path / ".DS_Store").touch()
     trained.save(tmp_path)
