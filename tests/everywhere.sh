@@ -80,12 +80,12 @@ if $python -m pip install --quiet --disable-pip-version-check --target "$scratch
 else
     skip "a service, with FastAPI" "pip cannot install fastapi"
 fi
-leg "LANG=C" "preprocess eval" env LANG=C LC_ALL=C $python
+leg "LANG=C" "preprocess raw_text tokenise corpus tokens eval" env LANG=C LC_ALL=C $python
 for version in 3.10 3.13; do
     found=$(find_python $version)
     if [ -n "$found" ]; then
         PYTHON=$found sh setup.sh requirements-dev.txt ".venv-$version"
-        leg "Python $version" "house elmo encoder config texts preprocess checkpoint" ".venv-$version/bin/python"
+        leg "Python $version" "house elmo encoder config texts preprocess raw_text tokenise checkpoint" ".venv-$version/bin/python"
     else
         skip "Python $version" "there is none"
     fi
