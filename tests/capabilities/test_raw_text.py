@@ -15,7 +15,6 @@ from splitting import english
 from elmo_core.messages import UserError
 from preprocessing import raw_text
 
-
 # Each sentence of this corpus tells which document it belongs to.
 
 

@@ -34,3 +34,10 @@ def test_more_noise_changes_the_same_words_and_others():
         changed.append({k for k, pair in enumerate(zip(words, noisy, strict=True)) if pair[0] != pair[1]})
         assert len(changed[-1]) == pytest.approx(1500 * share, abs=40)
     assert not changed[0] and changed[1] < changed[2]
+
+
+def test_markers_are_never_changed():
+    words = ["<S>", "bank", "</S>"] * 50
+    noisy = add_noise(words, 1.0, random.Random("a"))
+    assert noisy[::3] == words[::3] and noisy[2::3] == words[2::3]
+    assert all(word != "bank" for word in noisy[1::3])
