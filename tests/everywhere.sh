@@ -80,7 +80,7 @@ if $python -m pip install --quiet --disable-pip-version-check --target "$scratch
 else
     skip "a service, with FastAPI" "pip cannot install fastapi"
 fi
-leg "LANG=C" "preprocess raw_text tokenise corpus tokens eval" env LANG=C LC_ALL=C $python
+leg "LANG=C" "preprocess raw_text tokenise corpus tokens run_eval" env LANG=C LC_ALL=C $python
 for version in 3.10 3.13; do
     found=$(find_python $version)
     if [ -n "$found" ]; then

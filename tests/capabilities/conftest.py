@@ -1,8 +1,9 @@
-"""Fixtures of the tests of pretraining: small corpora, a run on them."""
+"""Fixtures of the tests of pretraining and of run_polysemy.py."""
 
 import pytest
 import runs
 
+import run_polysemy
 import run_pretrain
 
 
@@ -29,3 +30,15 @@ def finished(corpus, tmp_path_factory):
 def any_precision(monkeypatch):
     """Accept bfloat16 on machines without it, too: they round the operands."""
     monkeypatch.setattr(run_pretrain, "chosen_precision", lambda name, device: name)
+
+
+@pytest.fixture
+def printed(capsys):
+    """Run run_polysemy.py and return its output lines."""
+
+    def run(model, corpus, *argv) -> list[str]:
+        capsys.readouterr()
+        run_polysemy.main([f"--init_from_ckpt={model}", f"--corpus={corpus}", "--device=cpu", *map(str, argv)])
+        return capsys.readouterr().out.splitlines()
+
+    return run

@@ -11,7 +11,7 @@ import runs
 
 import run_polysemy
 from senses import nearest, occurrences
-from senses.page import NEIGHBOURS, SIDE, write_page
+from senses.page import NEIGHBOURS, SIDE, Frequencies, keywords, write_page
 
 HOSTILE = "</script><script>document.body.remove()</script><!--"
 LINES = [
@@ -349,3 +349,17 @@ def test_the_placeholder_fits_a_phone(window, page, language):
     window.run("context.font = getComputedStyle(find('input')).font")
     assert window.run("context.measureText(find('input').placeholder).width < find('input').clientWidth")
     assert window.run("document.documentElement.scrollWidth") <= 320
+
+
+def test_key_words_are_rare_in_the_corpus_and_frequent_beside_the_word():
+    sentences = [
+        "the fish in the river bank",
+        "the river by the bank",
+        "the robber in the bank .",
+        "a robber by the bank",
+    ]
+    background = [*sentences, *["the man in the house by the sea ."] * 20]
+    found = [occurrences.Occurrence(tuple(text.split()), text.split().index("bank")) for text in sentences]
+    word = occurrences.Word("bank", 4, 4, found, 0)
+    found = keywords(word, Frequencies([text.split() for text in background]))
+    assert found[0] == "fish river" and "river" in found[1] and "robber" in found[2] and "robber" in found[3]

@@ -9,8 +9,9 @@ import tiny
 from reference import assert_close
 
 import elmo
-from elmo import ELMoEmbedder
+from elmo import ELMoEmbedder, load_bilm
 from elmo_core.messages import UserError
+from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import checkpoint
 
 SENTENCES = tiny.SENTENCES
@@ -66,3 +67,26 @@ def test_the_softmax_is_read_on_first_use(tmp_path, monkeypatch):
     assert embedder.substitutes(SENTENCES[0], 1) == expected
     shutil.rmtree(prefix)
     assert embedder.substitutes(SENTENCES[0], 1) == expected
+
+
+def test_most_similar_words(model, caplog):
+    embedder = ELMoEmbedder(model, device="cpu")
+    words = ["river", "unheard", "苹果", "very"]
+    vectors = embedder.encode_tokens(["bank", *words])
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    expected = dict(zip(words, vectors[1:] @ vectors[0], strict=True))
+    found = embedder.most_similar("bank", words=[*words, "bank"])
+    assert dict(found) == pytest.approx(expected, abs=1e-5)
+    assert [word for word, _ in found] == sorted(words, key=expected.get, reverse=True)
+    assert len(embedder.most_similar("bank", topn=3)) == 3 and not caplog.records
+    embedder.most_similar("unheard")
+    assert [record.levelname for record in caplog.records] == ["WARNING"] and "unheard" in caplog.text
+    of_words = ELMoEmbedder((tiny.random_bilm(input="word"), Vocabulary(tiny.WORDS)))
+    assert [word for word, _ in of_words.most_similar("bank", words=["unheard", "river"])] == ["river"]
+    with pytest.raises(UserError, match="'unheard'"):
+        of_words.most_similar("unheard")
+    for word, words in ((["bank"], None), ("bank", "river")):
+        with pytest.raises(TypeError, match=r"bank|river"):
+            embedder.most_similar(word, words=words)
+    with pytest.raises(UserError, match="`words`"):
+        ELMoEmbedder(load_bilm(model)).most_similar("bank")

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import reference
 import tiny
+from experiment_runs import bits
 
-from elmo import ELMoEmbedder, load_bilm
+from elmo import ELMoEmbedder, UserError, load_bilm
 from elmo_core.text.tokens import UNK_ID
 
 SENTENCES = [*tiny.SENTENCES, ["the", "<UNK>", "river"]]
@@ -69,3 +70,16 @@ def test_a_stream_is_read_as_far_as_needed(model):
 
 
 # Plots
+
+
+def test_compare_is_the_difference_of_the_surprisals(model):
+    good, bad = [["the", "bank"], ["a", "river"]], [["bank", "the"], ["unheard"]]
+    found = ELMoEmbedder(model, batch_size=2, device="cpu").compare(good, bad)
+    for comparison, better, worse in zip(found, good, bad, strict=True):
+        forward, backward = bits(model, " ".join(worse)).sum(axis=0) - bits(model, " ".join(better)).sum(axis=0)
+        assert comparison[:3] == pytest.approx((forward, backward, forward + backward), abs=1e-4)
+    assert [comparison.in_vocabulary for comparison in found] == [True, False]
+    with pytest.raises(UserError, match="2 good and 1 bad"):
+        ELMoEmbedder(model, device="cpu").compare(good, bad[:1])
+    with pytest.raises(UserError, match="carry_state"):
+        ELMoEmbedder(model, carry_state=True, device="cpu").compare(good, bad)

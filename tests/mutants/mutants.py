@@ -142,21 +142,21 @@ LOSSES = [
         file="pretraining/perplexity.py",
         old="(self.forward + self.backward) / 2",
         new="math.sqrt(self.forward * self.backward)",
-        tests="tests/capabilities/test_eval.py::test_perplexity_equals_the_reference",
+        tests="tests/capabilities/test_run_eval.py::test_perplexity_equals_the_reference",
     ),
     Mutant(
         name="perplexity-of-unscored-batches",
         file="pretraining/perplexity.py",
         old="int(own.lengths.sum()) if own.scored else 0",
         new="int(own.lengths.sum())",
-        tests="tests/capabilities/test_eval.py::test_rows_take_parts_in_turn_and_read_what_is_before_them",
+        tests="tests/capabilities/test_perplexity.py::test_rows_take_parts_in_turn_and_read_what_is_before_them",
     ),
     Mutant(
         name="perplexity-carries-the-state",
         file="pretraining/perplexity.py",
         old="state or bilm.zero_state(len(own.lengths))",
         new="bilm.zero_state(len(own.lengths))",
-        tests="tests/capabilities/test_eval.py::test_perplexity_equals_the_reference",
+        tests="tests/capabilities/test_run_eval.py::test_perplexity_equals_the_reference",
     ),
     Mutant(
         name="substitutes-of-the-backward-direction",
@@ -285,14 +285,14 @@ STREAMS = [
         file="dataset.py",
         old="row[:, -WARM_UP:]",
         new="row[:, :WARM_UP]",
-        tests="tests/capabilities/test_eval.py::test_rows_take_parts_in_turn_and_read_what_is_before_them",
+        tests="tests/capabilities/test_perplexity.py::test_rows_take_parts_in_turn_and_read_what_is_before_them",
     ),
     Mutant(
         name="evaluation-begins-after-the-last-part",
         file="dataset.py",
         old="last = block[-1]",
         new="last = block[0]",
-        tests="tests/capabilities/test_eval.py::test_rows_take_parts_in_turn_and_read_what_is_before_them",
+        tests="tests/capabilities/test_perplexity.py::test_rows_take_parts_in_turn_and_read_what_is_before_them",
     ),
     Mutant(
         name="batches-of-an-epoch-in-random-order",
@@ -1257,7 +1257,7 @@ RANKS = [
         file="pretraining/perplexity.py",
         old="slice(ranks.rank, None, ranks.size)",
         new="slice(0, None, ranks.size)",
-        tests="tests/capabilities/test_eval.py::test_ranks_find_the_figures_of_one_process",
+        tests="tests/capabilities/test_run_eval.py::test_ranks_find_the_figures_of_one_process",
     ),
 ]
 

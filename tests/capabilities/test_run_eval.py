@@ -1,7 +1,6 @@
-"""Evaluation: exact against the reference, whatever the batch; bounded memory; output; mistakes."""
+"""run_eval.py: perplexity and scores against the reference, whatever the batch; its files; mistakes."""
 
 import csv
-import random
 import re
 from pathlib import Path
 
@@ -10,31 +9,12 @@ import pytest
 import reference
 import runs
 import tiny
+from stream_reference import KINDS, UNKNOWN, log_probability, write_text
 
-import dataset
 import run_eval
 from elmo import BiLM
-from elmo_core.machine.ranks import Ranks
-from elmo_core.text.corpus import Corpus
-from elmo_core.text.tokens import BOS, EOS, UNK_ID, Vocabulary
-from pretraining import perplexity
 
-KINDS = {
-    "char": {},
-    "word": {"input": "word", "n_layers": 3, "use_skip_connections": False, "cell_clip": 0.0, "proj_clip": 0.0},
-}
 FIGURES = ("forward", "backward", "mean of the two")
-UNKNOWN = ("unknown", "😀", "x" * 60)
-
-
-def write_text(path: Path, n: int, seed: int) -> list[list[str]]:
-    """Sentences of known and unknown words with blank lines between them; a list of the lines' words."""
-    generator = random.Random(seed)
-    words = (*tiny.WORDS[3:], *UNKNOWN)
-    lines = [generator.choices(words, k=generator.randrange(1, 9)) for _ in range(n)]
-    lines[2:2], lines[7:7] = [[]], [[], []]
-    path.write_text("\n".join(" ".join(line) for line in lines) + "\n", encoding="utf-8")
-    return lines
 
 
 @pytest.fixture(scope="module")
@@ -61,49 +41,6 @@ def evaluate(capsys, checkpoint_, folder, *more) -> tuple[dict[str, float], str]
     return {name: float(figure) for name, figure in named}, output
 
 
-def steps(sentences: list[list[str]], direction: str) -> list[tuple[str, int]]:
-    """The inputs of a direction and the ids of their targets, sentence after sentence."""
-    begin, end = (BOS, EOS) if direction == "forward" else (EOS, BOS)
-    ids = {word: number for number, word in enumerate(tiny.WORDS)}
-    pairs = []
-    for sentence in sentences:
-        words = sentence if direction == "forward" else sentence[::-1]
-        pairs += zip([begin, *words], [ids.get(word, UNK_ID) for word in (*words, end)], strict=True)
-    return pairs
-
-
-def log_probabilities(weights: reference.Parameters, direction: str, row: list[tuple[str, int]]) -> np.ndarray:
-    """Of each step of a row that begins in the zero state."""
-    vectors = [reference.token_vectors(weights, [word for word, _ in row])]
-    outputs, _ = reference.run_layers(weights, direction, vectors, reference.start_state(weights, 1)[direction])
-    pairs = zip(outputs[-1][0], row, strict=True)
-    return np.array([-reference.full_softmax_loss(h, weights.softmax, target) for h, (_, target) in pairs])
-
-
-def log_probability(weights: reference.Parameters, direction: str, sentences: list[list[str]]) -> float:
-    """Sum over all predictions in a stream of sentences that begins in the zero state."""
-    return log_probabilities(weights, direction, steps(sentences, direction)).sum()
-
-
-def log_probability_in_rows(weights, sentences, n_rows: int, direction: str, part: int, warm_up: int) -> float:
-    """Sum over all predictions, if rows take parts of the text in turn and read the last steps before each unscored."""
-    parts = [[]]
-    for sentence in sentences:
-        if len(steps(parts[-1], direction)) >= part:
-            parts.append([])
-        parts[-1].append(sentence)
-    read = [steps(part, direction) for part in parts]
-    total = 0.0
-    for row in range(n_rows):
-        inputs, scored = [], []
-        for k in range(row, len(parts), n_rows):
-            before = read[k - 1][-warm_up:] if k else []
-            inputs += before + read[k]
-            scored += [0.0] * len(before) + [1.0] * len(read[k])
-        total += log_probabilities(weights, direction, inputs) @ scored if inputs else 0.0
-    return total
-
-
 # Exactness
 
 
@@ -124,39 +61,6 @@ def test_perplexity_equals_the_reference(variant, text, capsys, batch_size, unro
     unknown = sum(word in UNKNOWN for word in words) / len(words)
     text = f"{len(words)} tokens in {sum(map(bool, lines))} sentences; {unknown:.2%}"
     assert text in output and f"predictions in each direction  {predictions} in" in output
-
-
-def log_probability_sums(bilm: BiLM, corpus: Corpus, rows: int, unroll_steps: int = 20) -> list[float]:
-    """Forward and backward, of all predictions; and their number in each direction."""
-    stream = dataset.EvalStream(corpus, Vocabulary(tiny.WORDS), rows, unroll_steps, bilm.config.input)
-    score = perplexity.evaluate(bilm, stream, Ranks())
-    return [score.forward_sum, score.backward_sum, score.predictions]
-
-
-@pytest.mark.parametrize(("rows", "unroll_steps"), [(2, 7), (3, 4), (40, 50)])  # the last: more rows than parts
-def test_rows_take_parts_in_turn_and_read_what_is_before_them(text, monkeypatch, rows, unroll_steps):
-    monkeypatch.setattr(dataset, "PART", 30)
-    monkeypatch.setattr(dataset, "WARM_UP", 13)
-    bilm, sentences = tiny.random_bilm("float64", **KINDS["word"]), list(filter(None, text[1]))
-    how = tiny.reference_of(bilm), sentences, rows
-    expected = [log_probability_in_rows(*how, direction, part=30, warm_up=13) for direction in reference.DIRECTIONS]
-    expected.append(sum(len(sentence) + 1 for sentence in sentences))
-    assert log_probability_sums(bilm, Corpus(text[0]), rows, unroll_steps) == pytest.approx(expected, rel=1e-10)
-
-
-def test_one_row_is_exact_and_all_others_equal_it(tmp_path):
-    """In af63d6e every row began in the zero state: 32 rows differed by 2e-3 here."""
-    sentences = list(filter(None, write_text(tmp_path / "text", 1500, seed=3)))
-    bilm, corpus = tiny.random_bilm(input="word"), Corpus(tmp_path / "text")
-    predictions = sum(len(sentence) + 1 for sentence in sentences)
-    weights = tiny.reference_of(bilm)
-    expected = [log_probability(weights, direction, sentences) for direction in reference.DIRECTIONS]
-    expected.append(predictions)
-    one = np.array(log_probability_sums(bilm, corpus, 1)) / predictions
-    np.testing.assert_allclose(one, np.array(expected) / predictions, rtol=0, atol=1e-5)
-    for rows in (2, 32, 128):
-        others = np.array(log_probability_sums(bilm, corpus, rows)) / predictions
-        np.testing.assert_allclose(others, one, rtol=0, atol=1e-4)
 
 
 def test_it_is_the_perplexity_that_pretraining_reported(tmp_path, capsys):
@@ -257,3 +161,18 @@ def test_an_interrupted_run_leaves_the_earlier_file(model, text, tmp_path, monke
     with pytest.raises(KeyboardInterrupt):
         evaluate(capsys, model, text[0], "--batch_size=1", "--per_sentence", scores)
     assert list(tmp_path.iterdir()) == [scores] and scores.read_text(encoding="utf-8") == "earlier"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--dev_data_path=x --groups=a",
+        "--pairs=x --baselines=y",
+        "--dev_data_path=x --lang=en",
+        "--regions=x --context=carry",
+    ],
+)
+def test_a_flag_without_effect_is_an_error(capsys, flags):
+    with pytest.raises(SystemExit):
+        run_eval.parse(["--init_from_ckpt=en", *flags.split()])
+    assert re.search(rf"{flags.split()[1].partition('=')[0]} has no effect without", capsys.readouterr().err)

@@ -1,0 +1,73 @@
+"""Perplexity of a text in rows: exact against the reference."""
+
+import numpy as np
+import pytest
+import reference
+import tiny
+from stream_reference import KINDS, log_probabilities, log_probability, steps, write_text
+
+import dataset
+from elmo import BiLM
+from elmo_core.machine.ranks import Ranks
+from elmo_core.text.corpus import Corpus
+from elmo_core.text.tokens import Vocabulary
+from pretraining import perplexity
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """A folder of two files, and all of their lines."""
+    folder = tmp_path_factory.mktemp("text")
+    return folder, write_text(folder / "0.txt", 47, seed=1) + write_text(folder / "1.txt", 22, seed=2)
+
+
+def log_probability_in_rows(weights, sentences, n_rows: int, direction: str, part: int, warm_up: int) -> float:
+    """Sum over all predictions, if rows take parts of the text in turn and read the last steps before each unscored."""
+    parts = [[]]
+    for sentence in sentences:
+        if len(steps(parts[-1], direction)) >= part:
+            parts.append([])
+        parts[-1].append(sentence)
+    read = [steps(part, direction) for part in parts]
+    total = 0.0
+    for row in range(n_rows):
+        inputs, scored = [], []
+        for k in range(row, len(parts), n_rows):
+            before = read[k - 1][-warm_up:] if k else []
+            inputs += before + read[k]
+            scored += [0.0] * len(before) + [1.0] * len(read[k])
+        total += log_probabilities(weights, direction, inputs) @ scored if inputs else 0.0
+    return total
+
+
+def log_probability_sums(bilm: BiLM, corpus: Corpus, rows: int, unroll_steps: int = 20) -> list[float]:
+    """Forward and backward, of all predictions; and their number in each direction."""
+    stream = dataset.EvalStream(corpus, Vocabulary(tiny.WORDS), rows, unroll_steps, bilm.config.input)
+    score = perplexity.evaluate(bilm, stream, Ranks())
+    return [score.forward_sum, score.backward_sum, score.predictions]
+
+
+@pytest.mark.parametrize(("rows", "unroll_steps"), [(2, 7), (3, 4), (40, 50)])  # the last: more rows than parts
+def test_rows_take_parts_in_turn_and_read_what_is_before_them(text, monkeypatch, rows, unroll_steps):
+    monkeypatch.setattr(dataset, "PART", 30)
+    monkeypatch.setattr(dataset, "WARM_UP", 13)
+    bilm, sentences = tiny.random_bilm("float64", **KINDS["word"]), list(filter(None, text[1]))
+    how = tiny.reference_of(bilm), sentences, rows
+    expected = [log_probability_in_rows(*how, direction, part=30, warm_up=13) for direction in reference.DIRECTIONS]
+    expected.append(sum(len(sentence) + 1 for sentence in sentences))
+    assert log_probability_sums(bilm, Corpus(text[0]), rows, unroll_steps) == pytest.approx(expected, rel=1e-10)
+
+
+def test_one_row_is_exact_and_all_others_equal_it(tmp_path):
+    """In af63d6e every row began in the zero state: 32 rows differed by 2e-3 here."""
+    sentences = list(filter(None, write_text(tmp_path / "text", 1500, seed=3)))
+    bilm, corpus = tiny.random_bilm(input="word"), Corpus(tmp_path / "text")
+    predictions = sum(len(sentence) + 1 for sentence in sentences)
+    weights = tiny.reference_of(bilm)
+    expected = [log_probability(weights, direction, sentences) for direction in reference.DIRECTIONS]
+    expected.append(predictions)
+    one = np.array(log_probability_sums(bilm, corpus, 1)) / predictions
+    np.testing.assert_allclose(one, np.array(expected) / predictions, rtol=0, atol=1e-5)
+    for rows in (2, 32, 128):
+        others = np.array(log_probability_sums(bilm, corpus, rows)) / predictions
+        np.testing.assert_allclose(others, one, rtol=0, atol=1e-4)
