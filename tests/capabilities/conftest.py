@@ -1,8 +1,10 @@
-"""Fixtures of the tests of pretraining and of run_polysemy.py."""
+"""Fixtures of the tests of pretraining, of run_polysemy.py and of export_model.py."""
 
 import pytest
 import runs
+from exporting import Exported
 
+import export_model
 import run_polysemy
 import run_pretrain
 
@@ -40,5 +42,17 @@ def printed(capsys):
         capsys.readouterr()
         run_polysemy.main([f"--init_from_ckpt={model}", f"--corpus={corpus}", "--device=cpu", *map(str, argv)])
         return capsys.readouterr().out.splitlines()
+
+    return run
+
+
+@pytest.fixture
+def export(tmp_path, no_fsync):
+    """Export a model and load what is exported."""
+
+    def run(model, runtime: str, *more: str) -> Exported:
+        onnx = ["--onnx"] if runtime == "run_onnx" else []
+        export_model.main([str(model), f"--output={tmp_path / 'exported'}", *onnx, *more])
+        return Exported(tmp_path / "exported", runtime)
 
     return run

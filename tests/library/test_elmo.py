@@ -5,7 +5,6 @@ import json
 import math
 import pickle
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -284,17 +283,6 @@ def test_dropout_of_the_language_model_is_for_training_only():
     assert loss(0.5) == pytest.approx(exact, abs=1e-5)
 
 
-def test_another_vocabulary_of_the_same_size_is_an_error(tmp_path):
-    bilm = tiny.random_bilm(input="word")
-    folder, vocabulary = Path(tiny.save(bilm, tmp_path)), Vocabulary(tiny.WORDS)
-    config = {"model": bilm.config.to_dict(), "training": {"vocabulary": vocabulary.identity}}
-    checkpoint.save_config(folder, config)
-    assert elmo.load_bilm(folder)[1].tokens == vocabulary.tokens
-    Vocabulary([*tiny.WORDS[:3], *sorted(tiny.WORDS[3:], reverse=True)]).save(folder / "vocab.txt")
-    with pytest.raises(UserError, match=r"vocab\.txt"):
-        elmo.load_bilm(folder)
-
-
 @pytest.mark.parametrize("name", COPIES)
 @pytest.mark.parametrize("kind", ["char", "word", "code points", "weights in memory"])
 def test_a_copy_of_an_embedder_gives_the_same_vectors(tmp_path, kind, name):
@@ -342,20 +330,6 @@ def test_a_published_embedder_is_pickled_by_its_name():
     pickled = pickle.dumps(embedder)
     assert len(pickled) < 1000
     np.testing.assert_equal(pickle.loads(pickled).encode(SENTENCES), embedder.encode(SENTENCES))
-
-
-def test_a_character_model_needs_no_vocabulary_and_a_word_model_its_own(model, tmp_path):
-    prefix = tiny.save(tiny.random_bilm(), tmp_path / "char")
-    (tmp_path / "char" / "vocab.txt").unlink()
-    assert_close(ELMoEmbedder(prefix).encode(SENTENCES), ELMoEmbedder(model).encode(SENTENCES))
-    prefix = tiny.save(tiny.random_bilm(input="word"), tmp_path / "word")
-    path = tmp_path / "word" / "vocab.txt"
-    path.write_text(path.read_text(encoding="utf-8") + "more\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"vocab.txt.* 13 .* 12"):
-        ELMoEmbedder(prefix)
-    path.unlink()
-    with pytest.raises(UserError, match=r"vocab\.txt"):
-        ELMo(prefix)
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
@@ -558,15 +532,3 @@ def test_parameter_names():
         "softmax.weight",
         "softmax.bias",
     }
-
-
-def test_wrong_weights_are_listed(tmp_path):
-    prefix = tiny.save(tiny.random_bilm(projection_dim=5), tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
-    config["model"]["projection_dim"] = 7
-    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    with pytest.raises(UserError, match=r"forward_lstm\.0\.input_weight is \(5, \d+\), expected \(7, \d+\)"):
-        ELMoEmbedder(prefix)
-    (tmp_path / "config.json").write_text(json.dumps({**config, "model": {"colour": 1}}), encoding="utf-8")
-    with pytest.raises(UserError, match=r"config\.json.*colour"):
-        elmo.load_bilm(prefix)

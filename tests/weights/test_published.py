@@ -302,41 +302,6 @@ def test_nlpls_zips_and_folders_are_imported(server, fakes, tmp_path):
     assert {path.name for path in tmp_path.iterdir() if path.name.startswith(".")} == set()
 
 
-# Archives
-
-
-def tar_of(name: str, kind: bytes, link: str = "") -> bytes:
-    """A tar with one member."""
-    target = io.BytesIO()
-    with tarfile.open(fileobj=target, mode="w:gz") as archive:
-        info = tarfile.TarInfo(name)
-        info.type, info.linkname = kind, link
-        archive.addfile(info)
-    return target.getvalue()
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        zipped({"../outside": b"x"}),
-        zipped({"/tmp/outside": b"x"}),
-        tar_of("../outside", tarfile.REGTYPE),
-        tar_of("/tmp/outside", tarfile.REGTYPE),
-        tar_of("link", tarfile.SYMTYPE, "/etc/passwd"),
-        tar_of("link", tarfile.LNKTYPE, "/etc/passwd"),
-        tar_of("pipe", tarfile.FIFOTYPE),
-        tar_of("a", tarfile.REGTYPE)[:-20],
-        zipped({"a": bytes(range(256)) * 99})[:-2],
-    ],
-    ids=["up", "root", "tar up", "tar root", "symbolic link", "hard link", "pipe", "cut tar", "cut"],  # not their dates
-)
-def test_an_archive_writes_only_into_its_folder(content, tmp_path):
-    (tmp_path / "archive").write_bytes(content)
-    with pytest.raises(UserError, match=r"archive|No model"):
-        formats.read_foreign([tmp_path / "archive"], tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["archive"] and not Path("/tmp/outside").exists()
-
-
 @pytest.mark.parametrize("kind", [".zip", ".tar.bz2"])
 def test_a_damaged_archive_is_an_error_or_nothing(kind, fakes, tmp_path):
     """Whatever is changed, nothing but a UserError comes out, or a whole model."""

@@ -1,0 +1,111 @@
+"""The exported folder: programs that run without this project, licences, a README."""
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tiny
+from exporting import RUNTIMES, random_tagger, raw_lines
+
+import export_model
+import run_finetune
+import run_tag
+from export import folder as export_folder
+
+
+@pytest.fixture(scope="module")
+def heads(tmp_path_factory):
+    """A folder with trained classifiers: of tokens, of raw texts and pairs."""
+    folder, generator = tmp_path_factory.mktemp("heads"), random.Random(3)
+    model = tiny.save(tiny.random_bilm(scale=1.0), folder / "elmo")
+    rows = [generator.choice([("river bank", "a"), ("of the", "b"), ("苹果 很", "c")]) for _ in range(40)]
+    (folder / "texts.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in rows), encoding="utf-8")
+    pairs = ["text_a\ttext_b\tlabel", *(f"{text}\tthe bank\t{label}" for text, label in rows)]
+    (folder / "pairs.tsv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
+    quick = ["--device=cpu", "--epochs=1", "--hidden_dim=6", "--lang=none", f"--init_from_ckpt={model}"]
+    for name, file, more in (
+        ("texts", "texts", []),
+        ("raw texts", "texts", ["--lang=en", "--max_seq_len=9"]),
+        ("raw pairs", "pairs", ["--lang=en", "--max_seq_len=9", "--head_dim=5"]),
+    ):
+        files = [f"--{part}_file={folder / file}.tsv" for part in ("train", "dev", "test")]
+        run_finetune.main([*quick, *files, *more, f"--save_dir={folder / f'head of {name}'}"])
+    return folder
+
+
+JIEBA = {"unit": "jieba", "lang": "characters", "user_dict": ["很的 1000000"]}
+
+
+LAC = {"scheme": "lac", "lang": "zh", "elmo": False, "pieces": ["银行", "河", "苹果", "的"]}
+
+
+def predicted(kind: str, lines: list[str], tmp_path: Path, heads: Path) -> tuple[Path, list[dict]]:
+    """The folder of a trained model, and what it predicts for the lines."""
+    file, output, model = tmp_path / "lines", tmp_path / "output", heads / f"head of {kind}"
+    file.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    script, flags = run_finetune, [f"--input={file}", f"--output={output}", "--output_format=json"]
+    if kind in ("tagger", "lac", "jieba"):
+        random_tagger(tmp_path, **{"lac": LAC, "jieba": JIEBA}.get(kind, {}))
+        script, flags, model = run_tag, flags, tmp_path / "tagger"
+    script.main(["predict", f"--model_dir={model}", *flags])
+    return model, [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("kind", ["tagger", "lac", "jieba", "raw texts", "raw pairs"])
+def test_the_programs_answer_raw_lines_without_this_project(tmp_path, heads, runtime, kind):
+    lines, folder = raw_lines(70, tiny.WORDS[3:]), tmp_path / "exported"
+    if kind in ("lac", "jieba"):
+        lines = raw_lines(70, ["银行", "河流", "苹果", "很", "的", "Ａ１"], "")
+    elif kind == "raw pairs":
+        lines = [f"{a}\t{b}" for a, b in zip(raw_lines(90, ["the", "river"])[20:], lines, strict=True)]
+    model, expected = predicted(kind, lines, tmp_path, heads)
+    export_model.main([str(model), f"--output={folder}", *["--onnx"] * (runtime == "run_onnx")])
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    options = {"cwd": folder, "env": environment, "capture_output": True, "encoding": "utf-8", "timeout": 300}
+    done = subprocess.run([sys.executable, f"{runtime}.py", "--json"], input="\n".join(lines), **options)
+    assert not done.returncode, done.stderr
+    for line, values in zip(done.stdout.splitlines(), expected, strict=True):
+        answer = json.loads(line)
+        assert answer.pop("probabilities", {}) == pytest.approx(values.pop("probabilities", {}), abs=1e-5)
+        assert answer.pop("score", 0) == pytest.approx(values.pop("score", 0), abs=1e-5)
+        for span in values.get("spans", []):
+            del span["score"]
+        assert answer == values
+    assert f"{runtime}.py" in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_ready_made_model_is_exported_with_its_licence(tmp_path, no_fsync):
+    """By the name that the task's script takes; the ELMo in the graph has sources of its own."""
+    folder = tmp_path / "exported"
+    export_model.main(["zh-gsd", f"--output={folder}"])
+    cards = (folder / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert "CC BY-SA 4.0" in cards and "UNER_Chinese-GSDSIMP" in cards and "CMRC 2018" in cards
+    assert "MODEL_CARD.md" in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_names_the_files_that_are_there(export, model, tmp_path):
+    export(model, "run_paddle")
+    readme = (tmp_path / "exported" / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(model\.\w+)`", readme))
+    assert named and all((tmp_path / "exported" / name).is_file() for name in named)
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("from elmo_core.files import disk", "elmo_core.files"),  # a package
+        ("from elmo_tasks.reading.text import Passage\nfrom elmo_tasks.tagging.text import Line", "text.py"),
+        ("import elmo_core.messages", "elmo_core.messages"),
+    ],
+)
+def test_programs_that_would_not_run_are_not_exported(monkeypatch, tmp_path, line, named):
+    (tmp_path / "predict.py").write_text(f"{line}\n", encoding="utf-8")
+    monkeypatch.setattr(export_folder, "EXAMPLES", tmp_path)
+    with pytest.raises(ImportError, match=re.escape(named)):
+        export_folder._programs(["predict.py"])
