@@ -58,7 +58,7 @@ skip() {
 }
 
 if taskset -c 0 true 2>/dev/null; then
-    leg "one core" "elmo encoder lstmp runtime embed" taskset -c 0 $python
+    leg "one core" "elmo encoder lstmp runtime embed_text" taskset -c 0 $python
 else
     skip "one core" "there is no taskset"
 fi
@@ -94,7 +94,7 @@ for version in 2.6.2 3.0.0; do
     if with_paddle $version; then
         other=.venv-paddle-$version/bin/python
         files="$numerics checkpoint run run_folder progress model schedule meter interruption"
-        [ $version = 3.0.0 ] || files="$files fused ranks embed elmo_part networks export_folder tensorflow tensorflow_models other_paddle $tasks"
+        [ $version = 3.0.0 ] || files="$files fused ranks embed_text elmo_part networks export_folder tensorflow tensorflow_models other_paddle $tasks"
         leg "Paddle $version" "$files" env ELMO_OTHER_PYTHON=$python $other
     else
         skip "Paddle $version" "there is no Python 3.10 to 3.12"
