@@ -1,5 +1,8 @@
 """Perplexity of a text in rows: exact against the reference."""
 
+from dataclasses import astuple
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import reference
@@ -56,6 +59,17 @@ def test_rows_take_parts_in_turn_and_read_what_is_before_them(text, monkeypatch,
     expected = [log_probability_in_rows(*how, direction, part=30, warm_up=13) for direction in reference.DIRECTIONS]
     expected.append(sum(len(sentence) + 1 for sentence in sentences))
     assert log_probability_sums(bilm, Corpus(text[0]), rows, unroll_steps) == pytest.approx(expected, rel=1e-10)
+
+
+def test_each_rank_takes_its_share_of_the_rows(text, monkeypatch):
+    monkeypatch.setattr(dataset, "PART", 30)
+    bilm = tiny.random_bilm(input="word")
+    stream = dataset.EvalStream(Corpus(text[0]), Vocabulary(tiny.WORDS), 3, 7, "word")
+    ranks = [SimpleNamespace(rank=rank, size=2, run_on_all=lambda work: [work()]) for rank in range(2)]
+    first, second = (perplexity.evaluate(bilm, stream, rank) for rank in ranks)
+    whole = perplexity.evaluate(bilm, stream, Ranks())
+    assert first.predictions > second.predictions > 0
+    assert astuple(first + second) == pytest.approx(astuple(whole), rel=1e-5)
 
 
 def test_one_row_is_exact_and_all_others_equal_it(tmp_path):

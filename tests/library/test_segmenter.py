@@ -37,6 +37,7 @@ def test_a_word_of_frequency_0_is_split():
     jieba_words = segmenter().cut("他在北京大学学习")
     assert "北京大学" in jieba_words and "北京大学" not in Segmenter(["北京大学 0"]).cut("他在北京大学学习")
     assert jieba.lcut("他在北京大学学习") == jieba_words
+    assert Segmenter(["一丁 0"]).cut("一丁") == ["一", "丁"]  # although jieba finds it again, as a new word
     words, positions = segmenter().words_of([["北", "京", ""]])  # an empty token has a word, too
     assert [words[0][k] for k in positions[0]] == ["北京", "北京", " "]
 

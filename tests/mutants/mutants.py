@@ -208,28 +208,28 @@ STREAMS = [
         file="dataset.py",
         old="PCG64([self._seed, self._epoch, key])",
         new="PCG64([self._seed, 0, key])",
-        tests="tests/capabilities/test_dataset.py",
+        tests="tests/capabilities/test_dataset.py::test_the_ranks_together_read_each_sentence_once_an_epoch",
     ),
     Mutant(
         name="stream-order-of-each-file",
         file="dataset.py",
         old="order = self._permutation(n, 1 + file)",
         new="order = np.arange(n)",
-        tests="tests/capabilities/test_dataset.py",
+        tests="tests/capabilities/test_dataset.py::test_the_ranks_together_read_each_sentence_once_an_epoch",
     ),
     Mutant(
         name="stream-files-of-a-rank",
         file="dataset.py",
         old="files[self._rank : n_dealt : self._world_size]",
         new="files[0 : n_dealt : self._world_size]",
-        tests="tests/capabilities/test_dataset.py",
+        tests="tests/capabilities/test_dataset.py::test_the_ranks_together_read_each_sentence_once_an_epoch",
     ),
     Mutant(
         name="stream-files-that-ranks-share",
         file="dataset.py",
         old="if self._shard >= self._n_own:",
         new="if self._shard > self._n_own:",
-        tests="tests/capabilities/test_dataset.py",
+        tests="tests/capabilities/test_dataset.py::test_the_ranks_together_read_each_sentence_once_an_epoch",
     ),
     Mutant(
         name="stream-seeks-the-sentence",
@@ -257,7 +257,7 @@ STREAMS = [
         file="dataset.py",
         old='Random(f"{self._seed} {epoch} {file}")',
         new='Random(f"{self._seed} {file}")',
-        tests="tests/capabilities/test_dataset.py",
+        tests="tests/capabilities/test_dataset.py::test_noise_is_read_but_not_predicted",
     ),
     Mutant(
         name="noise-is-not-predicted",
@@ -393,7 +393,7 @@ RESUME = [
         file="elmo_core/weights/checkpoint.py",
         old="if step not in named:",
         new="if step in named or step:",
-        tests="tests/library/test_checkpoint.py",
+        tests="tests/library/test_checkpoint.py::test_pruning_keeps_the_last_the_named_and_what_is_not_ours",
     ),
     Mutant(
         name="pretraining-log-after-resuming",
@@ -891,7 +891,7 @@ FORMATS = [
         file="elmo_core/weights/checkpoint.py",
         old="if metadata.get(PROGRESS) != disk.sha256(path):",
         new="if PROGRESS not in metadata:",
-        tests="tests/library/test_checkpoint.py",
+        tests="tests/library/test_checkpoint.py::test_damage_to_a_file_is_noticed_and_the_file_is_named",
     ),
     Mutant(
         name="checkpoint-of-finite-weights",
@@ -905,7 +905,7 @@ FORMATS = [
         file="elmo_core/weights/checkpoint.py",
         old="return sorted(int(folder.name)",
         new="return sorted(folder.name",
-        tests="tests/library/test_checkpoint.py",
+        tests="tests/library/test_checkpoint.py::test_a_checkpoint_is_found_by_folder_step_and_name",
     ),
     Mutant(
         name="bilm-tf-rows-of-the-input",
@@ -1003,14 +1003,14 @@ FORMATS = [
         file="elmo_core/weights/tensorflow_models.py",
         old="{name: arrays[name][1:] for name",
         new="{name: arrays[name][:-1] for name",
-        tests="tests/weights/test_tensorflow_models.py",
+        tests="tests/weights/test_tensorflow_models.py::test_a_modules_outputs",
     ),
     Mutant(
         name="tensorflow-mix-of-a-module",
         file="elmo_core/weights/tensorflow_models.py",
         old="(scaling * weights / weights.sum())",
         new="(weights / weights.sum())",
-        tests="tests/weights/test_tensorflow_models.py",
+        tests="tests/weights/test_tensorflow_models.py::test_a_modules_outputs",
     ),
     Mutant(
         name="pickles-order-of-arrays",
@@ -1031,7 +1031,7 @@ FORMATS = [
         file="embedding/embed_text.py",
         old="numbered = sorted(enumerate(sentences, first_line)",
         new="numbered = sorted(enumerate(sentences, 0)",
-        tests="tests/capabilities/test_embed_text.py",
+        tests="tests/capabilities/test_embed_text.py::test_the_vectors_are_those_of_the_embedder",
     ),
     Mutant(
         name="hdf5-index-of-sentences",
@@ -1059,7 +1059,7 @@ FORMATS = [
         file="embedding/embed_text.py",
         old="if changes := differences(saved, settings):",
         new="if changes := differences(saved, saved):",
-        tests="tests/capabilities/test_embed_text.py",
+        tests="tests/capabilities/test_embed_text.py::test_other_settings_are_refused",
     ),
 ]
 
@@ -1076,14 +1076,14 @@ VOCABULARY = [
         file="elmo_core/text/tokens.py",
         old="if n >= min_count and",
         new="if n > min_count and",
-        tests="tests/capabilities/test_preprocess.py",
+        tests="tests/capabilities/test_preprocess.py::test_vocabulary_is_sorted_by_frequency_then_token",
     ),
     Mutant(
         name="vocabulary-size-with-special-tokens",
         file="elmo_core/text/tokens.py",
         old="[: max_size and max(max_size, len(SPECIAL_TOKENS))]",
         new="[: max_size and max_size + len(SPECIAL_TOKENS)]",
-        tests="tests/capabilities/test_preprocess.py",
+        tests="tests/capabilities/test_preprocess.py::test_vocabulary_is_sorted_by_frequency_then_token",
     ),
     Mutant(
         name="vocabulary-of-paddlenlp",
@@ -1111,7 +1111,7 @@ VOCABULARY = [
         file="elmo_core/text/tokens.py",
         old="return np.where(ids < len(self._vocabulary), ids, UNK_ID)",
         new="return np.minimum(ids, len(self._vocabulary) - 1)",
-        tests="tests/capabilities/test_dataset.py",
+        tests="tests/library/test_tokens.py::test_words_are_looked_up_as_they_are_cut",
     ),
     Mutant(
         name="vocabulary-share-of-unknown-words",
@@ -1163,14 +1163,14 @@ TEXT = [
         file="elmo_core/text/segmenter.py",
         old='np.searchsorted(ends, starts, side="right")',
         new='np.searchsorted(ends, starts, side="left")',
-        tests="tests/library/test_segmenter.py",
+        tests="tests/library/test_segmenter.py::test_a_word_of_frequency_0_is_split",
     ),
     Mutant(
         name="segmenter-frequency-0",
         file="elmo_core/text/segmenter.py",
         old="(word if word in self._split else [word])",
         new="[word]",
-        tests="tests/library/test_segmenter.py",
+        tests="tests/library/test_segmenter.py::test_a_word_of_frequency_0_is_split",
     ),
     Mutant(
         name="offsets-of-entities",
@@ -1212,7 +1212,7 @@ TEXT = [
         file="preprocessing/raw_text.py",
         old='random.Random(f"{self._seed} {path.name}").shuffle(lines)',
         new="pass",
-        tests="tests/capabilities/test_raw_text.py",
+        tests="tests/capabilities/test_raw_text.py::test_every_sentence_is_in_one_shard_once",
     ),
 ]
 
@@ -1257,7 +1257,7 @@ RANKS = [
         file="pretraining/perplexity.py",
         old="slice(ranks.rank, None, ranks.size)",
         new="slice(0, None, ranks.size)",
-        tests="tests/capabilities/test_run_eval.py::test_ranks_find_the_figures_of_one_process",
+        tests="tests/capabilities/test_perplexity.py::test_each_rank_takes_its_share_of_the_rows",
     ),
 ]
 
@@ -1281,7 +1281,7 @@ FILES = [
         file="elmo_core/files/disk.py",
         old="and not status.st_mode & others)",
         new=")",
-        tests="tests/library/test_fused.py",
+        tests="tests/library/test_fused.py::test_a_library_in_a_folder_that_others_can_write_is_not_loaded",
     ),
     Mutant(
         name="compiled-code-is-whole",
