@@ -69,7 +69,7 @@ if unshare -rm true 2>/dev/null && grep -q avx2 /proc/cpuinfo; then
     sed -E 's/ (avx512|amx)[a-z0-9_]*//g' /proc/cpuinfo >"$scratch/cpuinfo"
     printf '#!/bin/sh\nexec cc "$@" -march=haswell -mprefer-vector-width=256\n' >"$scratch/cc"
     chmod +x "$scratch/cc"
-    leg "AVX2 only" "$numerics fused gpu_benchmark reading" env CC="$scratch/cc" XDG_CACHE_HOME="$scratch/cache" \
+    leg "AVX2 only" "$numerics fused gpu_benchmark reader reading_network" env CC="$scratch/cc" XDG_CACHE_HOME="$scratch/cache" \
         MKL_DEBUG_CPU_TYPE=5 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 OPENBLAS_CORETYPE=Haswell \
         unshare -rm sh -c 'mount --bind "$1" /proc/cpuinfo && shift && exec "$@"' sh "$scratch/cpuinfo" $python
 else
