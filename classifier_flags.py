@@ -1,13 +1,17 @@
 """The flags of a classifier's training, which run_finetune.py and word2vec_base.py share."""
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import task_flags
 from args import DIR
 from elmo_core.messages import UserError
-from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.data import published_split, read_polarity
-from elmo_tasks.classification.network import ClassifierSettings
+from elmo_tasks.classification.settings import ClassifierSettings
+
+if TYPE_CHECKING:  # --help does not wait for Paddle
+    from elmo_tasks import Classifier
 
 CONTENT = "text, label and, for pairs, a second text, in CSV, TSV or JSON"
 
@@ -18,7 +22,17 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data_dir", **DIR, help=help)
 
 
-def train(args: argparse.Namespace, task: type[Classifier]) -> None:
-    if (args.data_dir is None) == (args.train_file is None):
+def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
+    args = task_flags.parse(parser, argv, ClassifierSettings)
+    if args.command == "train" and (args.data_dir is None) == (args.train_file is None):
         raise UserError("expected either --train_file, or --data_dir of the sentence polarity dataset.")
-    task_flags.train(args, task, *(published_split(*read_polarity(args.data_dir), args.seed) if args.data_dir else ()))
+    return args
+
+
+def train(args: argparse.Namespace, task: "type[Classifier]") -> None:
+    if args.data_dir:
+        reviews, labels = read_polarity(args.data_dir)
+        data, test = published_split(reviews, labels, args.seed)
+        task_flags.train(args, task, data, test)
+    else:
+        task_flags.train(args, task)

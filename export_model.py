@@ -16,16 +16,11 @@ from pathlib import Path
 
 import args as arguments
 import script
-from elmo import load_bilm
 from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import UserError
-from elmo_core.network.layers import layer_choice
 from elmo_core.weights import model_files
-from elmo_tasks.folder import CARD, ELMO, elmo_folder, read_config
 from elmo_tasks.ready import ready_made_named
-from export import folder
-from export.networks import NETWORKS, EmbedderNetwork
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -40,6 +35,14 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
+
+    # a mistake in the flags does not wait for Paddle
+    from elmo import load_bilm
+    from elmo_core.network.layers import layer_choice
+    from elmo_tasks.folder import CARD, ELMO, elmo_folder, read_config
+    from export import folder
+    from export.networks import NETWORKS, EmbedderNetwork
+
     disk.check_output_folder("--output", args.output)
     runtime.set_device("cpu")
     path = find_task(args.model)
@@ -67,6 +70,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def find_task(name: str) -> Path:
     """Return the folder of a trained task: a user's or, by its name, a ready-made one. Otherwise the name as a path."""
+    from elmo_tasks.folder import read_config  # imports Paddle
+
     path = disk.user_path(name)
     if read_config(path):
         return path

@@ -19,19 +19,17 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, tee
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
 import args as arguments
 import dataset
-import elmo
 import script
 from elmo_core import messages
 from elmo_core.display.terminal import display_width, pad
 from elmo_core.files import disk
 from elmo_core.machine import runtime
-from elmo_core.machine.ranks import Ranks
 from elmo_core.messages import UserError, format_count
 from elmo_core.network.surprisal import Comparison, TokenSurprisal
 from elmo_core.text import language
@@ -43,8 +41,11 @@ from elmo_core.text.tokens import LMBatch, Vocabulary
 from elmo_core.weights import model_files
 from experiments.pairs import preferences, read_pairs
 from experiments.regions import Baselines, read_items, region_rows
-from pretraining.model import check_vocabulary
-from pretraining.perplexity import Score, evaluate
+
+if TYPE_CHECKING:  # --help does not wait for Paddle
+    import elmo
+    from elmo_core.machine.ranks import Ranks
+    from pretraining.perplexity import Score
 
 USED_WITH = {  # flags that need one of others
     "per_token": ["dev_data_path"],
@@ -97,6 +98,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
+
+    # a mistake in the flags does not wait for Paddle
+    import elmo
+    from elmo_core.machine.ranks import Ranks
+    from pretraining.model import check_vocabulary
+
     runtime.set_device(args.device)
     ranks = Ranks()
     corpus, baselines = (Corpus(path) if path else None for path in (args.dev_data_path, args.baselines))
@@ -128,8 +135,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def print_perplexity(
-    args: argparse.Namespace, ranks: Ranks, corpus: Corpus, bilm: elmo.BiLM, vocabulary: Vocabulary
+    args: argparse.Namespace,
+    ranks: "Ranks",
+    corpus: Corpus,
+    bilm: "elmo.BiLM",
+    vocabulary: Vocabulary,
 ) -> None:
+    from pretraining.perplexity import evaluate  # imports Paddle
+
     start = time.perf_counter()
     counts = ranks.run_on_main(lambda: corpus.count(vocabulary))
     stream = dataset.EvalStream(corpus, vocabulary, args.batch_size, args.unroll_steps, bilm.config.input)
@@ -147,7 +160,7 @@ def with_progress(batches: Iterable[LMBatch], bar: tqdm) -> Iterator[LMBatch]:
         bar.update(int(batch.lengths.sum()) * batch.scored)
 
 
-def print_score(counts: Counts, vocabulary: Vocabulary, score: Score, seconds: float) -> None:
+def print_score(counts: Counts, vocabulary: Vocabulary, score: "Score", seconds: float) -> None:
     text = f"{format_count(counts.tokens, 'tokens')} in {format_count(counts.sentences, 'sentences')}"
     unknown = f"{counts.unknown_share:.2%} of them outside the vocabulary of {len(vocabulary):,} words"
     print(f"text                           {text}; {unknown}")
@@ -157,12 +170,12 @@ def print_score(counts: Counts, vocabulary: Vocabulary, score: Score, seconds: f
     print(f"perplexity, mean of the two    {score.mean:.3f}")
 
 
-def make_tokeniser(args: argparse.Namespace, lines: Iterable[str], embedder: elmo.ELMoEmbedder) -> Tokeniser:
+def make_tokeniser(args: argparse.Namespace, lines: Iterable[str], embedder: "elmo.ELMoEmbedder") -> Tokeniser:
     return language.make_tokeniser(args.lang or "none", lines, embedder.words, args.user_dict)
 
 
 def make_item_tokeniser(
-    args: argparse.Namespace, path: Path, sentences: Sequence[str], embedder: elmo.ELMoEmbedder
+    args: argparse.Namespace, path: Path, sentences: Sequence[str], embedder: "elmo.ELMoEmbedder"
 ) -> Tokeniser:
     """The tokeniser of an experiment's sentences. Raises if they seem to be raw, and no --lang says what they are."""
     if args.lang is None and language.is_raw(sentences):
@@ -173,8 +186,10 @@ def make_item_tokeniser(
     return make_tokeniser(args, sentences, embedder)
 
 
-def write_surprisal(args: argparse.Namespace, corpus: Corpus, embedder: elmo.ELMoEmbedder) -> None:
+def write_surprisal(args: argparse.Namespace, corpus: Corpus, embedder: "elmo.ELMoEmbedder") -> None:
     """Write --per_token and --per_sentence, and print the perplexity."""
+    from pretraining.perplexity import Score  # imports Paddle
+
     start, counts, score = time.perf_counter(), Counts(), Score()
     tokeniser = make_tokeniser(args, lines_of(corpus), embedder)
     sentences, read = tee(split_sentences(corpus, tokeniser, counts))
@@ -223,7 +238,7 @@ def table(file: IO) -> Any:
     return csv.writer(file, delimiter="\t", lineterminator="\n")
 
 
-def write_pairs(args: argparse.Namespace, embedder: elmo.ELMoEmbedder) -> None:
+def write_pairs(args: argparse.Namespace, embedder: "elmo.ELMoEmbedder") -> None:
     """Print the shares of pairs in which the model prefers the better sentence. Write --output."""
     pairs = read_pairs(args.pairs, args.groups)
     names = list(dict.fromkeys(chain.from_iterable(pairs)))
@@ -247,7 +262,7 @@ def write_pairs(args: argparse.Namespace, embedder: elmo.ELMoEmbedder) -> None:
         print(pad(name, width) + "".join(texts))
 
 
-def write_regions(args: argparse.Namespace, embedder: elmo.ELMoEmbedder, corpus: Corpus | None) -> None:
+def write_regions(args: argparse.Namespace, embedder: "elmo.ELMoEmbedder", corpus: Corpus | None) -> None:
     """Write the surprisal of every region."""
     items = read_items(args.regions, lambda texts: make_item_tokeniser(args, args.regions, texts, embedder))
     if corpus:

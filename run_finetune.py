@@ -17,6 +17,7 @@ import argparse
 import json
 from collections.abc import Iterator, Sequence
 from itertools import tee
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,24 +26,35 @@ import classifier_flags
 import script
 import task_flags
 from classifier_flags import CONTENT
-from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.data import Text, as_text
+
+if TYPE_CHECKING:  # --help does not wait for Paddle
+    from elmo_tasks import Classifier
 
 OUTPUT_FORMATS = ("tsv", "json")
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     parser.default_command = "train"
-    train, _, predict_flags = task_flags.add_commands(parser, Classifier, CONTENT, "classify texts")
+    purpose = "classify texts"
+    train, _, predict_flags = task_flags.add_commands(parser, "classifier", CONTENT, purpose)
     classifier_flags.add_train(train)
     arguments.add(predict_flags, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
     lines = "a text per line, of a pair two, separated by a tab (default: standard input)"
     arguments.add(predict_flags, "input", help=lines)
-    task_flags.run(parser.parse_args(argv), Classifier, train=classifier_flags.train, predict=predict)
+    return classifier_flags.parse(parser, argv)
 
 
-def predict(args: argparse.Namespace, classifier: Classifier) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse(argv)
+
+    from elmo_tasks import Classifier  # a mistake in the flags does not wait for Paddle
+
+    task_flags.run(args, Classifier, train=classifier_flags.train, predict=predict)
+
+
+def predict(args: argparse.Namespace, classifier: "Classifier") -> None:
     """Write the class of each text, its probability and the text; or JSON. A blank line stays blank."""
     with script.output(args.output, args.input) as target:
         texts, copies = tee(map(classifier.tokenised, input_texts(args, classifier.classes, classifier.parts["pairs"])))
@@ -58,7 +70,12 @@ def input_texts(args: argparse.Namespace, classes: Sequence, pairs: bool) -> Ite
         yield as_text(line.split("\t") if pairs else line, f"{args.input or 'standard input'}:{number}")
 
 
-def formatted(classifier: Classifier, text: Text, row: np.ndarray, args: argparse.Namespace) -> str:
+def formatted(
+    classifier: "Classifier",
+    text: Text,
+    row: np.ndarray,
+    args: argparse.Namespace,
+) -> str:
     label = classifier.classes[row.argmax()]
     if args.output_format == "tsv":
         return "\t".join([str(label), f"{row.max():.4f}", *text.texts])

@@ -11,6 +11,7 @@ the highest LAS on --dev_file is saved. UAS and LAS are those of the CoNLL 2018 
 
 import argparse
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import args as arguments
 import script
@@ -18,23 +19,34 @@ import task_flags
 from args import FILE
 from elmo_core.files import disk
 from elmo_tasks.parsing.data import read_conllu
-from elmo_tasks.parsing.network import ParserSettings
-from elmo_tasks.parsing.parser import Parser
+from elmo_tasks.parsing.settings import ParserSettings
 from elmo_tasks.parsing.trees import Tree
 from elmo_tasks.records import ending
 
+if TYPE_CHECKING:  # --help does not wait for Paddle
+    from elmo_tasks import Parser
 
-def main(argv: Sequence[str] | None = None) -> None:
-    parser, content = arguments.parser(__doc__), "a treebank in CoNLL-U"
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = arguments.parser(__doc__)
+    content = "a treebank in CoNLL-U"
     purpose = "parse a .conllu file, or text with a sentence per line"
-    train, _, predict_flags = task_flags.add_commands(parser, Parser, content, purpose)
+    train, _, predict_flags = task_flags.add_commands(parser, "parser", content, purpose)
     task_flags.add_train(train, ParserSettings, content)
     arguments.add(predict_flags, "input", "lang")
     predict_flags.add_argument("--svg", **FILE, help="also draw the first tree into this file")
-    task_flags.run(parser.parse_args(argv), Parser, predict=predict)
+    return task_flags.parse(parser, argv, ParserSettings)
 
 
-def predict(args: argparse.Namespace, parser: Parser) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse(argv)
+
+    from elmo_tasks import Parser  # a mistake in the flags does not wait for Paddle
+
+    task_flags.run(args, Parser, predict=predict)
+
+
+def predict(args: argparse.Namespace, parser: "Parser") -> None:
     """Write the sentences of a treebank, or of lines of text, in CoNLL-U with their trees."""
     disk.check_output("--svg", args.svg, args.input, args.output)
     with script.output(args.output, args.input) as target:
@@ -46,7 +58,7 @@ def predict(args: argparse.Namespace, parser: Parser) -> None:
                     file.write(tree.to_svg())
 
 
-def sentences(args: argparse.Namespace, parser: Parser) -> Iterator[Tree]:
+def sentences(args: argparse.Namespace, parser: "Parser") -> Iterator[Tree]:
     """The sentences of the input."""
     if args.input and ending(args.input) == "conllu":
         return read_conllu(args.input, is_gold=False)

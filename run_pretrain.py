@@ -14,22 +14,23 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import args as arguments
 import script
-from elmo import BiLM
 from elmo_core.config import PRESETS, ELMoConfig, differences
-from elmo_core.machine import products, runtime, versions
-from elmo_core.machine.ranks import Ranks
+from elmo_core.machine import runtime, versions
 from elmo_core.messages import UserError, format_count, log
-from elmo_core.network.matmul import chosen_precision
-from elmo_core.network.softmax import is_sampled
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import checkpoint, model_files
 from pretraining import run_folder
-from pretraining.model import check_vocabulary, initialise_from_vectors, load_model
-from pretraining.run import FixedSettings, Inputs, PretrainingSettings, Trainer
+from pretraining.settings import FixedSettings, PretrainingSettings
+
+if TYPE_CHECKING:  # --help does not wait for Paddle
+    from elmo import BiLM
+    from elmo_core.machine.ranks import Ranks
+    from pretraining.run import Trainer
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -67,6 +68,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
+
+    # a mistake in the flags does not wait for Paddle
+    from elmo_core.machine import products
+    from elmo_core.machine.ranks import Ranks
+    from elmo_core.network.matmul import chosen_precision
+
     device = runtime.set_device(args.device, args.tf32)
     args.precision = chosen_precision(args.precision, device)
     products.use(args.precision)
@@ -101,7 +108,7 @@ def find_checkpoints(args: argparse.Namespace) -> tuple[Path | None, Path | None
     return resumed, source
 
 
-def is_finished(trainer: Trainer, resumed: Path | None) -> bool:
+def is_finished(trainer: "Trainer", resumed: Path | None) -> bool:
     """Whether the run resumes from its end."""
     progress = trainer.progress
     is_final = resumed and checkpoint.read_names(resumed.parent).get("final") == progress.step
@@ -109,9 +116,15 @@ def is_finished(trainer: Trainer, resumed: Path | None) -> bool:
 
 
 def make_trainer(
-    args: argparse.Namespace, ranks: Ranks, corpus: Corpus, dev: Corpus | None, source: Path | None
-) -> Trainer:
+    args: argparse.Namespace,
+    ranks: "Ranks",
+    corpus: Corpus,
+    dev: Corpus | None,
+    source: Path | None,
+) -> "Trainer":
     """Build the model and all that trains it. source: a checkpoint that the model is loaded from."""
+    from pretraining.run import Inputs, Trainer  # imports Paddle
+
     runtime.paddle.seed(args.seed)
     bilm, vocabulary = initial_model(args, ranks, source)
     if args.noise and not bilm.config.reads_characters:
@@ -124,7 +137,11 @@ def make_trainer(
     return trainer
 
 
-def initial_model(args: argparse.Namespace, ranks: Ranks, source: Path | None) -> tuple[BiLM, Vocabulary]:
+def initial_model(
+    args: argparse.Namespace,
+    ranks: "Ranks",
+    source: Path | None,
+) -> tuple["BiLM", Vocabulary]:
     """Build the model, from checkpoint source if given, with the same weights on all ranks."""
     if not ranks.is_main:
         args.pretrained_word_embeddings = None  # rank 0's weights are copied to all
@@ -138,8 +155,11 @@ def initial_model(args: argparse.Namespace, ranks: Ranks, source: Path | None) -
     return bilm, vocabulary
 
 
-def build_model(args: argparse.Namespace, source: Path | None) -> tuple[BiLM, Vocabulary]:
+def build_model(args: argparse.Namespace, source: Path | None) -> tuple["BiLM", Vocabulary]:
     """Build a new model, or load that of a checkpoint."""
+    from elmo import BiLM  # imports Paddle
+    from pretraining.model import check_vocabulary, initialise_from_vectors, load_model
+
     given_vocabulary = Vocabulary.from_file(args.vocab_file) if args.vocab_file else None
     size, changes = args.model_size, arguments.model_changes(args)
     if source is None:
@@ -166,7 +186,7 @@ def count(corpus: Corpus, dev: Corpus | None, vocabulary: Vocabulary) -> Counts:
     return corpus.count(vocabulary, sample=True)
 
 
-def check_ranks(ranks: Ranks, settings: dict) -> None:
+def check_ranks(ranks: "Ranks", settings: dict) -> None:
     """Raise if a rank's settings differ from rank 0's."""
     expected, *others = ranks.gather(settings)
     for rank, other in enumerate(others, 1):
@@ -174,7 +194,9 @@ def check_ranks(ranks: Ranks, settings: dict) -> None:
             raise UserError(f"rank {rank} differs from rank 0: {'; '.join(different.values())}. Start all alike.")
 
 
-def log_summary(args: argparse.Namespace, trainer: Trainer, device: str, n_files: int) -> None:
+def log_summary(args: argparse.Namespace, trainer: "Trainer", device: str, n_files: int) -> None:
+    from elmo_core.network.softmax import is_sampled  # imports Paddle
+
     progress, processes, words = trainer.progress, trainer.ranks.size, trainer.bilm.config.vocab_size
     counts, rows = progress.counts, progress.tokens_per_step // args.unroll_steps
     if counts.sentences < rows:
@@ -205,7 +227,7 @@ def log_summary(args: argparse.Namespace, trainer: Trainer, device: str, n_files
     trainer.log("start", "\n".join(lines), values)
 
 
-def log_end(args: argparse.Namespace, trainer: Trainer, is_complete: bool) -> None:
+def log_end(args: argparse.Namespace, trainer: "Trainer", is_complete: bool) -> None:
     """Log where the model is; exit if the run was interrupted."""
     progress = trainer.progress
     if not is_complete:

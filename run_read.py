@@ -15,6 +15,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from itertools import tee
+from typing import TYPE_CHECKING
 
 import args as arguments
 import script
@@ -24,24 +25,34 @@ from elmo_core.files import disk
 from elmo_core.messages import UserError
 from elmo_core.text.text_files import blocks, read_lines
 from elmo_tasks.reading.data import EXPECTED, read_passages, tokenise_passages
-from elmo_tasks.reading.network import ReaderSettings
-from elmo_tasks.reading.reader import Reader
+from elmo_tasks.reading.settings import ReaderSettings
 from elmo_tasks.reading.text import Answer
 
+if TYPE_CHECKING:  # --help does not wait for Paddle
+    from elmo_tasks import Reader
 
-def main(argv: Sequence[str] | None = None) -> None:
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
-    train, _, predict_flags = task_flags.add_commands(parser, Reader, EXPECTED, "answer questions")
+    train, _, predict_flags = task_flags.add_commands(parser, "reader", EXPECTED, "answer questions")
     task_flags.add_train(train, ReaderSettings, EXPECTED)
     source = predict_flags.add_mutually_exclusive_group(required=True)
     source.add_argument("--input", **FILE, help=EXPECTED)
     source.add_argument("--passage", **FILE, help="file with a passage; standard input has the questions, one per line")
     help = "write the N best answers to each question, with score, begin and end (default: the text of the best)"
     predict_flags.add_argument("--k", **COUNT, help=help)
-    task_flags.run(parser.parse_args(argv), Reader, predict=predict)
+    return task_flags.parse(parser, argv, ReaderSettings)
 
 
-def predict(args: argparse.Namespace, reader: Reader) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse(argv)
+
+    from elmo_tasks import Reader  # a mistake in the flags does not wait for Paddle
+
+    task_flags.run(args, Reader, predict=predict)
+
+
+def predict(args: argparse.Namespace, reader: "Reader") -> None:
     with script.output(args.output, args.input, args.passage) as target:
         if args.input:
             passages = read_passages(args.input, require_answers=False)

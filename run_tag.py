@@ -15,30 +15,43 @@ import argparse
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import args as arguments
 import script
 import task_flags
 from elmo_core.messages import UserError
 from elmo_tasks.records import Label
-from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.scheme import SPAN_LABEL, are_of_words
-from elmo_tasks.tagging.tagger import Tagger
+from elmo_tasks.tagging.settings import TaggerSettings
 from elmo_tasks.tagging.text import Line, joined_words
+
+if TYPE_CHECKING:  # --help does not wait for Paddle
+    from elmo_tasks import Tagger
 
 OUTPUT_FORMATS = ("columns", "json", "tagged", "words")  # tagged: word/TAG word/TAG
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    parser, content = arguments.parser(__doc__), "labelled sentences"
-    train, _, predict_flags = task_flags.add_commands(parser, Tagger, content, "tag text, a sentence per line")
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = arguments.parser(__doc__)
+    content = "labelled sentences"
+    purpose = "tag text, a sentence per line"
+    train, _, predict_flags = task_flags.add_commands(parser, "tagger", content, purpose)
     task_flags.add_train(train, TaggerSettings, content)
     arguments.add(predict_flags, "input", "lang")
     arguments.add(predict_flags, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
-    task_flags.run(parser.parse_args(argv), Tagger, predict=predict)
+    return task_flags.parse(parser, argv, TaggerSettings)
 
 
-def predict(args: argparse.Namespace, tagger: Tagger) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse(argv)
+
+    from elmo_tasks import Tagger  # a mistake in the flags does not wait for Paddle
+
+    task_flags.run(args, Tagger, predict=predict)
+
+
+def predict(args: argparse.Namespace, tagger: "Tagger") -> None:
     scheme = tagger.settings.scheme
     if not {"tagged": scheme == "lac", "words": are_of_words(tagger.labels, scheme)}.get(args.output_format, True):
         raise UserError("--output_format: tagged requires LAC's labels; words these, or B, M, E and S without O.")
@@ -68,7 +81,13 @@ def text_lines(path: Path | None, labels: Sequence[Label]) -> Iterator[str]:
         yield line
 
 
-def formatted(tagger: Tagger, line: Line, labels: list, scores: list[float], format_name: str) -> str:
+def formatted(
+    tagger: "Tagger",
+    line: Line,
+    labels: list,
+    scores: list[float],
+    format_name: str,
+) -> str:
     """Return the output for a line, which ends with a newline. See OUTPUT_FORMATS."""
     scheme = tagger.settings.scheme
     if format_name == "columns":

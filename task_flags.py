@@ -5,7 +5,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from args import FILE, add, add_settings, options
 from elmo_core.files import disk
@@ -14,7 +14,9 @@ from elmo_core.messages import UserError
 from elmo_core.text.text_files import read_lines
 from elmo_tasks.records import Label, ending
 from elmo_tasks.settings import Settings
-from elmo_tasks.task import Task
+
+if TYPE_CHECKING:  # --help does not wait for Paddle
+    from elmo_tasks.task import Task
 
 TABLES = {  # how pandas reads a file with this ending
     "csv": "read_csv({!r})",
@@ -25,15 +27,15 @@ CONLLU = re.compile(r"# (sent_id|text) = |\d+(-\d+)?(\t[^\t]*){9}$")
 
 
 def add_commands(
-    parser: argparse.ArgumentParser, task: type[Task], content: str, purpose: str
+    parser: argparse.ArgumentParser, name: str, content: str, purpose: str
 ) -> list[argparse.ArgumentParser]:
     """Add the commands train, evaluate and predict, with the flags that all tasks have; those of `train` are to come.
 
-    content: of the training data. purpose: of `predict`.
+    name: of the task. content: of the training data. purpose: of `predict`.
     """
     commands = parser.add_subparsers(dest="command", required=True)
-    train = commands.add_parser("train", help=f"train a {task.name} and score it")
-    evaluate = commands.add_parser("evaluate", help=f"score a trained {task.name}")
+    train = commands.add_parser("train", help=f"train a {name} and score it")
+    evaluate = commands.add_parser("evaluate", help=f"score a trained {name}")
     predict = commands.add_parser("predict", help=purpose)
     add(evaluate, "model_dir", "device", "precision", "json")
     add(evaluate, "test_file", help=f"test set: {content}")
@@ -70,7 +72,19 @@ def _elmo(text: str) -> str | None:
     return None if text.lower() == "none" else text
 
 
-def run(args: argparse.Namespace, task: type[Task], **commands: Callable) -> None:
+def parse(
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str] | None,
+    settings: type[Settings],
+) -> argparse.Namespace:
+    """Parse the flags, and make the settings of a training, which are checked before Paddle is imported."""
+    args = parser.parse_args(argv)
+    if args.command == "train":
+        args.settings = settings(**options(settings.__init__, args))
+    return args
+
+
+def run(args: argparse.Namespace, task: "type[Task]", **commands: Callable) -> None:
     """Train, or run another command with the trained model. commands: those that differ from the usual ones."""
     if getattr(args, "input", None):
         disk.check_input(args.input, "the data to predict", "--input")
@@ -118,11 +132,11 @@ def labelled_line(where: str, line: str) -> UserError:
     )
 
 
-def train(args: argparse.Namespace, task: type[Task], data: Any = None, test: Any = None) -> None:
+def train(args: argparse.Namespace, task: "type[Task]", data: Any = None, test: Any = None) -> None:
     """Train; print the scores, and write --json. data, test: if no files are given."""
     given = {name: getattr(args, name) for name in ("dev", "save_dir", "overwrite", "resume", "device")}
-    settings = task.settings_type(**options(task.settings_type.__init__, args))
-    trained = task.train(data or args.train_file, **given, test=args.test_file or test, settings=settings)
+    test = args.test_file or test
+    trained = task.train(data or args.train_file, **given, test=test, settings=args.settings)
     for part, summary in trained.scores["summary"].items():
         epoch = f", epoch {trained.scores['epoch']}" if part == "dev" else ""
         print(f"== {part}{epoch}: {summary.strip()}")
@@ -133,7 +147,7 @@ def train(args: argparse.Namespace, task: type[Task], data: Any = None, test: An
     disk.write_json(args.json, trained.scores, indent=1, ensure_ascii=False)
 
 
-def evaluate(args: argparse.Namespace, task: Task) -> None:
+def evaluate(args: argparse.Namespace, task: "Task") -> None:
     """Print the scores of a test set, and write --json."""
     score = task.evaluated(task.read(args.test_file))
     print(f"== {args.test_file}: {score.summary}\n{score.table()}")

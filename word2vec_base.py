@@ -6,22 +6,30 @@ The file is in word2vec's format (binary if its name ends in .bin, else text; ei
 does not exist). Each word without a vector gets a random one.
 """
 
+import argparse
 from collections.abc import Sequence
 
 import args as arguments
 import classifier_flags
 import script
 import task_flags
-from elmo_tasks.classification.classifier import Classifier
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     classifier_flags.add_train(parser)
     options = {**arguments.FILE, "dest": "word_vectors", "required": True, "help": "word vectors"}
     parser.add_argument("--pretrained_word2vec_file", **options)
     parser.set_defaults(elmo=None, head="mean", command="train")
-    task_flags.run(parser.parse_args(argv), Classifier, train=classifier_flags.train)
+    return classifier_flags.parse(parser, argv)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse(argv)
+
+    from elmo_tasks import Classifier  # a mistake in the flags does not wait for Paddle
+
+    task_flags.run(args, Classifier, train=classifier_flags.train)
 
 
 if __name__ == "__main__":

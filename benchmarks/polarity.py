@@ -30,7 +30,7 @@ from elmo_core.messages import UserError, log
 from elmo_core.text.language import make_tokeniser
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.data import Text, hold_out, read_polarity
-from elmo_tasks.classification.network import ClassifierSettings
+from elmo_tasks.classification.settings import ClassifierSettings
 
 FOLDS = 10
 OF_TUNING = ("elmo_trainable", "word_vectors_trainable", "elmo_lr", "lstm_dropout", "word_dropout", "tune_epochs")

@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from elmo_tasks.classification.classifier import Classifier as Classifier
     from elmo_tasks.classification.estimator import ELMoClassifier as ELMoClassifier
-    from elmo_tasks.classification.network import ClassifierSettings as ClassifierSettings
-    from elmo_tasks.parsing.network import ParserSettings as ParserSettings
+    from elmo_tasks.classification.settings import ClassifierSettings as ClassifierSettings
     from elmo_tasks.parsing.parser import Parser as Parser
-    from elmo_tasks.reading.network import ReaderSettings as ReaderSettings
+    from elmo_tasks.parsing.settings import ParserSettings as ParserSettings
     from elmo_tasks.reading.reader import Reader as Reader
-    from elmo_tasks.tagging.network import TaggerSettings as TaggerSettings
+    from elmo_tasks.reading.settings import ReaderSettings as ReaderSettings
+    from elmo_tasks.tagging.settings import TaggerSettings as TaggerSettings
     from elmo_tasks.tagging.tagger import Tagger as Tagger
     from elmo_tasks.vectorizer import ELMoVectorizer as ELMoVectorizer
 
 _MODULES = {
     "Classifier": "classification.classifier",
-    "ClassifierSettings": "classification.network",
+    "ClassifierSettings": "classification.settings",
     "ELMoClassifier": "classification.estimator",
     "ELMoVectorizer": "vectorizer",
     "Parser": "parsing.parser",
-    "ParserSettings": "parsing.network",
+    "ParserSettings": "parsing.settings",
     "Reader": "reading.reader",
-    "ReaderSettings": "reading.network",
+    "ReaderSettings": "reading.settings",
     "Tagger": "tagging.tagger",
-    "TaggerSettings": "tagging.network",
+    "TaggerSettings": "tagging.settings",
 }
 __all__ = sorted(_MODULES)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Language = Literal["auto", "en", "zh", "characters", "any", "none"]
 FILE = (str, Path)
 LIST_OR_FILE = (str, Path, list, tuple)
+HELD_OUT = 0.1  # share of the training data that replaces a missing dev set
 
 
 def default(base: type, name: str, value: Any) -> Any:

@@ -22,9 +22,8 @@ from elmo_core.network.optimizer import Adam
 from elmo_core.text.tokens import shuffled_batches
 from elmo_tasks import folder as model_folder
 from elmo_tasks.inputs import BILM
-from elmo_tasks.settings import TrainingSettings
+from elmo_tasks.settings import HELD_OUT, TrainingSettings
 
-HELD_OUT = 0.1  # share of the training data that replaces a missing dev set
 PROGRESS_SECONDS = 20  # between log lines within an epoch
 ELMO_DIGEST = "ELMo's weights"  # in a training's identity
 Task = Any  # an `elmo_tasks.task.Task`, whose module imports this one

@@ -6,14 +6,17 @@ Shapes: B sentences, T longest + 1, M predictions.
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from elmo_core.machine.runtime import paddle, run_in_parallel
-from elmo_core.network.lstmp import Packing
-from elmo_core.network.softmax import Softmax
+from elmo_core.machine.runtime import run_in_parallel
 from elmo_core.text.tokens import BOS, EOS, SPECIAL_TOKENS, UNK_ID, Vocabulary
+
+if TYPE_CHECKING:  # the --help of run_eval.py does not wait for Paddle
+    from elmo_core.machine.runtime import paddle
+    from elmo_core.network.lstmp import Packing
+    from elmo_core.network.softmax import Softmax
 
 
 class TokenSurprisal(NamedTuple):
@@ -61,11 +64,11 @@ def difference(good: Surprisals, bad: Surprisals) -> Comparison:
 
 
 def surprisals(
-    softmax: Softmax,
+    softmax: "Softmax",
     vocabulary: Vocabulary,
     sentences: Sequence[Sequence[str]],
-    outputs: Sequence[paddle.Tensor],
-    packing: Packing,
+    outputs: Sequence["paddle.Tensor"],
+    packing: "Packing",
 ) -> list[Surprisals]:
     """The surprisals of a batch in bits.
 

@@ -13,8 +13,9 @@ from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, format_count, join_names, log
 from elmo_core.text.tokens import Vocabulary, sentence_batches
 from elmo_tasks.classification.data import Text, TextReader, as_text, hold_out, tokenise
-from elmo_tasks.classification.network import Batch, ClassifierNetwork, ClassifierSettings
+from elmo_tasks.classification.network import Batch, ClassifierNetwork
 from elmo_tasks.classification.score import Score
+from elmo_tasks.classification.settings import ClassifierSettings
 from elmo_tasks.inputs import Rows
 from elmo_tasks.records import Label, check_parts, distinct_labels, label_ids
 from elmo_tasks.task import Task, as_given, resolve_language, with_dev

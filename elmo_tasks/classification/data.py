@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import train_test_split
 
 from elmo_core.checks import as_list
 from elmo_core.files import disk
 from elmo_core.messages import UserError
 from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks import records
-from elmo_tasks.classification.network import ClassifierSettings
+from elmo_tasks.classification.settings import ClassifierSettings
 from elmo_tasks.records import Label, check_label, check_text, value_of
-from elmo_tasks.trainer import HELD_OUT
+from elmo_tasks.settings import HELD_OUT
 
 USUAL = (("text", "sentence", "text_a", "sentence1"), ("label",), ("text2", "text_b", "sentence2"))  # names of columns
 POLARITY = (("rt-polarity.pos", "positive"), ("rt-polarity.neg", "negative"))  # in the published order
@@ -96,6 +95,8 @@ def tokenise(text: Text, tokeniser: Tokeniser, maximum: int) -> bool:
 
 def hold_out(texts: Sequence[Text], seed: int) -> tuple[list[Text], list[Text]]:
     """Split texts into a training set and a dev set, which is a tenth, each with the classes in proportion."""
+    from sklearn.model_selection import train_test_split  # takes seconds; predictions do not need it
+
     labels = [text.label for text in texts]
     size = max(ceil(HELD_OUT * len(texts)), len(set(labels)))
     try:
@@ -117,6 +118,8 @@ def read_polarity(folder: Path) -> tuple[list[str], list[str]]:
 
 def published_split(reviews: Sequence[str], labels: Sequence[str], seed: int) -> tuple[Any, Any]:
     """The training and test reviews of the published scripts, each with its labels: nine tenths, and one."""
+    from sklearn.model_selection import train_test_split  # takes seconds; --help does not need it
+
     arrays = map(np.array, (reviews, labels))
     train, test, train_labels, test_labels = train_test_split(*arrays, test_size=HELD_OUT, random_state=seed)
     return (train, train_labels), (test, test_labels)

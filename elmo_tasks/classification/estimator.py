@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from elmo_tasks.classification.classifier import Classifier
-from elmo_tasks.classification.network import ClassifierSettings
+from elmo_tasks.classification.settings import ClassifierSettings
 
 
 class ELMoClassifier(ClassifierMixin, BaseEstimator):

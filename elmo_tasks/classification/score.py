@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from sklearn import metrics
 
 from elmo_tasks.records import Label
 
@@ -30,6 +29,8 @@ class Score:
     @cached_property
     def auc(self) -> float:
         """The area under the ROC curve; of several classes, the mean of one against the rest; 0 of one class."""
+        from sklearn import metrics  # in the functions that use it: predictions do not wait for it
+
         found = np.unique(self.labels)
         areas = [metrics.roc_auc_score(self.labels == k, self.probabilities[:, k]) for k in found if len(found) > 1]
         return float(np.mean(areas or [0.0]))
@@ -45,6 +46,8 @@ class Score:
 
     def to_dict(self) -> dict[str, Any]:
         """The scores; the mean of F1 is over the classes that occur; confusion: a row of predictions for each class."""
+        from sklearn import metrics
+
         macro_f1 = float(metrics.f1_score(self.labels, self.predicted, average="macro", zero_division=0))
         scores = {"accuracy": self.accuracy, "macro_f1": macro_f1, "auc": self.auc, "texts": len(self.labels)}
         numbers, names = range(len(self.classes)), ("precision", "recall", "f1", "support")
@@ -54,6 +57,8 @@ class Score:
         return {**scores, "classes": dict(zip(map(str, self.classes), rows, strict=True)), "confusion": confusion}
 
     def table(self) -> str:
+        from sklearn import metrics
+
         numbers, names = range(len(self.classes)), list(map(str, self.classes))
         options = {"labels": numbers, "target_names": names, "digits": 4, "zero_division": 0}
         return metrics.classification_report(self.labels, self.predicted, **options).rstrip()

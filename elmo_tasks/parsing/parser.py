@@ -14,7 +14,8 @@ from elmo_core.messages import UserError, join_names, log
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.parsing.data import read_conllu
-from elmo_tasks.parsing.network import MASKED, Batch, ParserNetwork, ParserSettings
+from elmo_tasks.parsing.network import MASKED, Batch, ParserNetwork
+from elmo_tasks.parsing.settings import ParserSettings
 from elmo_tasks.parsing.trees import Score, Tree, allowed_labels, maximum_tree
 from elmo_tasks.records import check_parts
 from elmo_tasks.task import Task, as_given, resolve_language, with_dev

@@ -18,8 +18,9 @@ from elmo_tasks.reading.data import (
     tokenise_passages,
     training_groups,
 )
-from elmo_tasks.reading.network import Batch, BiDAF, ReaderSettings, make_batch
+from elmo_tasks.reading.network import Batch, BiDAF, make_batch
 from elmo_tasks.reading.score import Scores, score
+from elmo_tasks.reading.settings import ReaderSettings
 from elmo_tasks.reading.text import Answer, Window, best_answers, span_scores, windows
 from elmo_tasks.task import Task, as_given, resolve_language, with_dev
 

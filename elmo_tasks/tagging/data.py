@@ -32,8 +32,8 @@ from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks import records
 from elmo_tasks.records import Label, Record, check_label, check_text, label_ids, value_of
-from elmo_tasks.tagging.network import TaggerSettings
 from elmo_tasks.tagging.scheme import OUTSIDE
+from elmo_tasks.tagging.settings import TaggerSettings
 from elmo_tasks.tagging.text import PieceSplitter
 
 BY_ENDING = {"json": "json", "jsonl": "jsonl", "conllu": "conllu"}  # others are columns

@@ -18,9 +18,10 @@ from elmo_core.text.tokens import Vocabulary
 from elmo_tasks.inputs import Rows
 from elmo_tasks.records import Label, check_parts, distinct_labels, label_ids
 from elmo_tasks.tagging.data import Sentence, SentenceReader, in_pieces, with_known_labels
-from elmo_tasks.tagging.network import Batch, TaggerNetwork, TaggerSettings
+from elmo_tasks.tagging.network import Batch, TaggerNetwork
 from elmo_tasks.tagging.scheme import are_of_words, check_scheme, detect_scheme, spans
 from elmo_tasks.tagging.score import Score
+from elmo_tasks.tagging.settings import TaggerSettings
 from elmo_tasks.tagging.text import Line, PieceSplitter, Span, joined_words
 from elmo_tasks.task import Task, as_given, with_dev
 

@@ -6,7 +6,6 @@ from exporting import Exported
 
 import export_model
 import run_polysemy
-import run_pretrain
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +30,7 @@ def finished(corpus, tmp_path_factory):
 @pytest.fixture
 def any_precision(monkeypatch):
     """Accept bfloat16 on machines without it, too: they round the operands."""
-    monkeypatch.setattr(run_pretrain, "chosen_precision", lambda name, device: name)
+    monkeypatch.setattr("elmo_core.network.matmul.chosen_precision", lambda name, device: name)
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import export_model
 from elmo_core.messages import UserError
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.heads import HEADS
-from elmo_tasks.classification.network import ClassifierSettings
-from elmo_tasks.parsing.network import ParserSettings
+from elmo_tasks.classification.settings import ClassifierSettings
 from elmo_tasks.parsing.parser import Parser
+from elmo_tasks.parsing.settings import ParserSettings
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

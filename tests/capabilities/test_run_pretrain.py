@@ -6,7 +6,6 @@ import pytest
 
 import run_pretrain
 from elmo_core.messages import UserError
-from pretraining import run
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 
@@ -15,8 +14,3 @@ def test_ranks_with_other_flags_are_an_error():
     ranks = mock.Mock(gather=lambda settings: [settings, settings, {**settings, "lr": 0.2}])
     with pytest.raises(UserError, match=r"rank 2 .*lr was 0\.1, is 0\.2"):
         run_pretrain.check_ranks(ranks, {"lr": 0.1, "seed": 1})
-
-
-@pytest.mark.parametrize(("given", "lr"), [({}, 0.2), ({"optimizer": "adam"}, 0.001), ({"lr": 0.5}, 0.5)])
-def test_the_learning_rate_is_by_default_that_of_the_optimizer(tmp_path, given, lr):
-    assert run.PretrainingSettings(save_dir=tmp_path, batch_size=1, unroll_steps=1, seed=1, **given).lr == lr

@@ -120,8 +120,45 @@ def test_help_shows_an_example_and_every_default(name, monkeypatch):
                 assert "".join(f"(default:{''.join(map(str, values))}".split()) in text, f"{name}: {action.dest}"
 
 
-@pytest.mark.parametrize("script", ["run_embed", "run_polysemy"])
-def test_help_is_printed_and_does_not_wait_for_paddle(script):
-    program = f"import sys, {script}\ntry: {script}.main(['--help'])\nfinally: print('paddle' in sys.modules)"
-    done = fresh_python(program)
-    assert not done.stderr and f"python {script}.py" in done.stdout and done.stdout.endswith("\nFalse\n")
+RUN = """
+import importlib, sys
+import script
+
+sys.argv = [sys.argv[0], *{argv}]
+try:
+    script.run(importlib.import_module("{name}").main)
+finally:
+    print("loaded:", *({{"paddle", "sklearn"}} & {{*sys.modules}}))
+"""
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_help_is_printed_and_does_not_wait_for_paddle(name):
+    done = fresh_python(RUN.format(name=name, argv=["--help"]))
+    assert not done.returncode and not done.stderr and f"python {name}.py" in done.stdout
+    assert done.stdout.endswith("\nloaded:\n")
+
+
+TRAIN = ["train", "--train_file=a", "--save_dir=b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "argv", "said"),
+    [
+        ("run_parse", [*TRAIN, "--epoch_s=3"], "--epoch_s"),  # no such flag
+        ("run_read", [*TRAIN, "--lr=0"], "--lr"),  # no such value
+        ("run_tag", [*TRAIN, "--elmo_lr=0.1"], "--elmo_lr"),  # of no effect without another flag
+        ("run_finetune", ["train", "--save_dir=b"], "--train_file"),  # missing, or another flag
+    ],
+)
+def test_a_mistake_in_the_flags_does_not_wait_for_paddle(name, argv, said):
+    done = fresh_python(RUN.format(name=name, argv=argv))
+    error = done.stderr.splitlines()[-1]
+    assert done.returncode == 2 and error.startswith("error: ") and said in error
+    assert done.stdout == "loaded:\n"
+
+
+def test_a_classifier_waits_for_scikit_learn_only_to_be_trained_or_scored():
+    modules = "elmo_tasks.classification.data, elmo_tasks.classification.score"  # those that use it
+    done = fresh_python(f"import sys, {modules}; print('sklearn' in sys.modules)")
+    assert done.stdout == "False\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import tiny
 
-from elmo_tasks.tagging.network import TaggerSettings
+from elmo_tasks.tagging.settings import TaggerSettings
 from elmo_tasks.tagging.tagger import Tagger
 
 RUNTIMES = ["run_paddle", "run_onnx"]

@@ -5,8 +5,9 @@ import numpy as np
 from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.reading.data import QuestionGroup
-from elmo_tasks.reading.network import BiDAF, ReaderSettings
+from elmo_tasks.reading.network import BiDAF
 from elmo_tasks.reading.reader import Reader
+from elmo_tasks.reading.settings import ReaderSettings
 from elmo_tasks.reading.text import Text, Window
 
 TEXT = "老师住在北京。他在银行工作。医生住在上海。"

@@ -67,7 +67,3 @@ def test_the_loss_is_the_mean_cross_entropy_weighted_by_class():
     net.class_weights = paddle.to_tensor(weights)
     expected = (weights[labels] * surprise).sum() / weights[labels].sum()
     assert net.loss(batch).item() == pytest.approx(expected, rel=1e-4)
-
-
-def test_every_head_is_a_choice():
-    assert ClassifierSettings.__dataclass_fields__["head"].metadata["choices"] == tuple(HEADS)

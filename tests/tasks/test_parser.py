@@ -8,8 +8,8 @@ from treebank import write_treebank
 
 from elmo_core.messages import UserError
 from elmo_tasks.parsing.data import read_conllu
-from elmo_tasks.parsing.network import ParserSettings
 from elmo_tasks.parsing.parser import Parser
+from elmo_tasks.parsing.settings import ParserSettings
 
 SIZES = {"word_dim": 8, "hidden_dim": 8, "arc_dim": 8, "label_dim": 6}
 

@@ -13,8 +13,9 @@ from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks.reading.data import (
     QuestionGroup,
 )
-from elmo_tasks.reading.network import ReaderSettings, make_batch
+from elmo_tasks.reading.network import make_batch
 from elmo_tasks.reading.reader import Reader
+from elmo_tasks.reading.settings import ReaderSettings
 from elmo_tasks.reading.text import Answer, Text, best_answers, span_scores, windows
 
 

@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 
 from elmo_tasks.tagging.data import SentenceReader, in_pieces
-from elmo_tasks.tagging.network import TaggerSettings
+from elmo_tasks.tagging.settings import TaggerSettings
 from elmo_tasks.tagging.text import Line, PieceSplitter, Span, joined_words
 
 KNOWN = ["北京", "北京大", "大学", "学生", "A1", "，"]
