@@ -24,17 +24,19 @@ from elmo_core import __version__
 from elmo_core.checks import check_number, check_option, check_sentence, check_sentences, checked
 from elmo_core.config import MAX_FLOAT, ELMoConfig
 from elmo_core.display.surprisal_plot import plot_surprisal
-from elmo_core.machine import products, runtime
+from elmo_core.kernels import precision
+from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, bar, format_count, log
-from elmo_core.network import language_model, texts
-from elmo_core.network.encoder import Encoder
-from elmo_core.network.layers import EncodedBatch, LayerChoice, Layers, Reading
+from elmo_core.encoding import answers
+from elmo_core.network import texts
+from elmo_core.encoding.encoder import Encoder
+from elmo_core.encoding.layers import EncodedBatch, LayerChoice, Layers, Reading
 from elmo_core.network.lstmp import LSTMP, BiLMState, Packing, map_state, run_layer
-from elmo_core.network.matmul import chosen_precision, freeze, state_of
+from elmo_core.kernels.matmul import chosen_precision, freeze, state_of
 from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
-from elmo_core.network.token_tables import TokenTable
+from elmo_core.encoding.token_tables import TokenTable
 from elmo_core.text.tokens import LMBatch, Vocabulary, restore_order, token_batch
 from elmo_core.weights import checkpoint, published
 from elmo_core.weights.model_files import fits_alphabet, has_softmax, read_model, resolve_name, vocabulary_words
@@ -55,7 +57,7 @@ class BiLM(nn.Layer):
     """The bidirectional language model. Its sublayers' names are the keys of every checkpoint.
 
     softmax: include the softmax, for pretraining and perplexity. The vocabulary tables then collect
-    row gradients (elmo_core/network/row_gradients.py), which only the optimizers of elmo_core apply.
+    row gradients (elmo_core/kernels/row_gradients.py), which only the optimizers of elmo_core apply.
     `ELMo(..., trainable=True)` gives the word table ordinary gradients.
     """
 
@@ -148,7 +150,7 @@ class BiLM(nn.Layer):
 
         Those of a batch that is not scored are 0.
         """
-        with paddle.no_grad(), products.only("float32"):
+        with paddle.no_grad(), precision.only("float32"):
             top, targets, packing, state = self._top_layer(batch, state, 0.0)
             scores = np.zeros((2, *batch.forward_target.shape))
             if batch.scored:
@@ -332,7 +334,7 @@ class ELMo(Encoder, nn.Layer):
             shape = [rows, self.layer_dim] if self.pool else [rows, steps, self.layer_dim]
             return [paddle.zeros(shape)] * self.choice.n_layers, paddle.zeros([rows, steps])
         grad = paddle.set_grad_enabled(self.trainable and paddle.is_grad_enabled())
-        with grad, products.precision(self.precision):
+        with grad, precision.precision(self.precision):
             vectors = self.bilm.token_encoder(batch.tokens)
             if self.training and self.word_dropout:
                 vectors = vectors * nn.functional.dropout(paddle.ones([len(vectors), 1]), self.word_dropout)
@@ -553,7 +555,7 @@ class ELMoEmbedder(Encoder):
         tokens = check_sentence(tokens, 0)
         self._oov_counter.update(tokens)
         self.token_table.refresh()
-        with products.inference(self.device, self.precision):
+        with precision.inference(self.device, self.precision):
             return self.token_table.lookup(tokens)
 
     def shape(self, n: int) -> tuple[int, ...]:
@@ -575,11 +577,11 @@ class ELMoEmbedder(Encoder):
         return self._softmax
 
     encode_texts = texts.encode_texts
-    substitutes = language_model.substitutes
-    surprisal = language_model.surprisal
-    iter_surprisal = language_model.iter_surprisal
-    compare = language_model.compare
-    most_similar = language_model.most_similar
+    substitutes = answers.substitutes
+    surprisal = answers.surprisal
+    iter_surprisal = answers.iter_surprisal
+    compare = answers.compare
+    most_similar = answers.most_similar
 
 
 def _check_model(model: tuple) -> tuple[BiLM, Vocabulary | None]:

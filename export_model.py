@@ -38,10 +38,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     # a mistake in the flags does not wait for Paddle
     from elmo import load_bilm
-    from elmo_core.network.layers import layer_choice
+    from elmo_core.encoding.layers import layer_choice
     from elmo_tasks.folder import CARD, ELMO, elmo_folder, read_config
-    from export import folder
-    from export.networks import NETWORKS, EmbedderNetwork
+    from elmo_tools.export import folder
+    from elmo_tools.export.networks import NETWORKS, EmbedderNetwork
 
     disk.check_output_folder("--output", args.output)
     runtime.set_device("cpu")

@@ -31,8 +31,8 @@ from elmo_core.text.corpus import Corpus
 from elmo_core.text.language import warn_if_unreadable
 from elmo_core.text.text_files import blocks
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from preprocessing import word2vec
-from preprocessing.raw_text import Options, make_corpus
+from elmo_tools.preprocessing import word2vec
+from elmo_tools.preprocessing.raw_text import Options, make_corpus
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:

@@ -23,7 +23,7 @@ import args as arguments
 import script
 from elmo_core.files import disk
 from elmo_core.machine import runtime
-from embedding import embed_text
+from elmo_tools.embedding import embed_text
 
 if TYPE_CHECKING:  # --help does not wait for Paddle
     from elmo import ELMoEmbedder

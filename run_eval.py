@@ -31,7 +31,7 @@ from elmo_core.display.terminal import display_width, pad
 from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import UserError, format_count
-from elmo_core.network.surprisal import Comparison, TokenSurprisal
+from elmo_core.encoding.surprisal import Comparison, TokenSurprisal
 from elmo_core.text import language
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.offsets import token_offsets
@@ -39,13 +39,13 @@ from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.tokens import LMBatch, Vocabulary
 from elmo_core.weights import model_files
-from experiments.pairs import preferences, read_pairs
-from experiments.regions import Baselines, read_items, region_rows
+from elmo_tools.experiments.pairs import preferences, read_pairs
+from elmo_tools.experiments.regions import Baselines, read_items, region_rows
 
 if TYPE_CHECKING:  # --help does not wait for Paddle
     import elmo
-    from elmo_core.machine.ranks import Ranks
-    from pretraining.perplexity import Score
+    from elmo_core.training.ranks import Ranks
+    from elmo_tools.pretraining.perplexity import Score
 
 USED_WITH = {  # flags that need one of others
     "per_token": ["dev_data_path"],
@@ -101,8 +101,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     # a mistake in the flags does not wait for Paddle
     import elmo
-    from elmo_core.machine.ranks import Ranks
-    from pretraining.model import check_vocabulary
+    from elmo_core.training.ranks import Ranks
+    from elmo_tools.pretraining.model import check_vocabulary
 
     runtime.set_device(args.device)
     ranks = Ranks()
@@ -141,7 +141,7 @@ def print_perplexity(
     bilm: "elmo.BiLM",
     vocabulary: Vocabulary,
 ) -> None:
-    from pretraining.perplexity import evaluate  # imports Paddle
+    from elmo_tools.pretraining.perplexity import evaluate  # imports Paddle
 
     start = time.perf_counter()
     counts = ranks.run_on_main(lambda: corpus.count(vocabulary))
@@ -188,7 +188,7 @@ def make_item_tokeniser(
 
 def write_surprisal(args: argparse.Namespace, corpus: Corpus, embedder: "elmo.ELMoEmbedder") -> None:
     """Write --per_token and --per_sentence, and print the perplexity."""
-    from pretraining.perplexity import Score  # imports Paddle
+    from elmo_tools.pretraining.perplexity import Score  # imports Paddle
 
     start, counts, score = time.perf_counter(), Counts(), Score()
     tokeniser = make_tokeniser(args, lines_of(corpus), embedder)

@@ -26,10 +26,10 @@ from elmo_core.files import disk
 from elmo_core.messages import UserError, log
 from elmo_core.text.corpus import Corpus
 from elmo_core.weights import model_files
-from senses.nearest import embed, examples, is_known, nearest_words
-from senses.occurrences import Occurrence, Word, find_words, read_senses
-from senses.page import write_page
-from senses.report import concordance, sense_table, summary
+from elmo_tools.senses.nearest import embed, examples, is_known, nearest_words
+from elmo_tools.senses.occurrences import Occurrence, Word, find_words, read_senses
+from elmo_tools.senses.page import write_page
+from elmo_tools.senses.report import concordance, sense_table, summary
 
 if TYPE_CHECKING:  # --help does not wait for Paddle
     from elmo import ELMoEmbedder

@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING
 import args as arguments
 import script
 from elmo_core.config import PRESETS, ELMoConfig, differences
-from elmo_core.machine import runtime, versions
+from elmo_core.machine import runtime, paddle_compat
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import checkpoint, model_files
-from pretraining import run_folder
-from pretraining.settings import FixedSettings, PretrainingSettings
+from elmo_tools.pretraining import run_folder
+from elmo_tools.pretraining.settings import FixedSettings, PretrainingSettings
 
 if TYPE_CHECKING:  # --help does not wait for Paddle
     from elmo import BiLM
-    from elmo_core.machine.ranks import Ranks
-    from pretraining.run import Trainer
+    from elmo_core.training.ranks import Ranks
+    from elmo_tools.pretraining.run import Trainer
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -70,13 +70,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
 
     # a mistake in the flags does not wait for Paddle
-    from elmo_core.machine import products
-    from elmo_core.machine.ranks import Ranks
-    from elmo_core.network.matmul import chosen_precision
+    from elmo_core.kernels import precision
+    from elmo_core.training.ranks import Ranks
+    from elmo_core.kernels.matmul import chosen_precision
 
     device = runtime.set_device(args.device, args.tf32)
     args.precision = chosen_precision(args.precision, device)
-    products.use(args.precision)
+    precision.use(args.precision)
     ranks = Ranks("Give the same command with --resume.", args.exchange)
     if not ranks.is_main:
         log.setLevel("WARNING")
@@ -123,7 +123,7 @@ def make_trainer(
     source: Path | None,
 ) -> "Trainer":
     """Build the model and all that trains it. source: a checkpoint that the model is loaded from."""
-    from pretraining.run import Inputs, Trainer  # imports Paddle
+    from elmo_tools.pretraining.run import Inputs, Trainer  # imports Paddle
 
     runtime.paddle.seed(args.seed)
     bilm, vocabulary = initial_model(args, ranks, source)
@@ -158,7 +158,7 @@ def initial_model(
 def build_model(args: argparse.Namespace, source: Path | None) -> tuple["BiLM", Vocabulary]:
     """Build a new model, or load that of a checkpoint."""
     from elmo import BiLM  # imports Paddle
-    from pretraining.model import check_vocabulary, initialise_from_vectors, load_model
+    from elmo_tools.pretraining.model import check_vocabulary, initialise_from_vectors, load_model
 
     given_vocabulary = Vocabulary.from_file(args.vocab_file) if args.vocab_file else None
     size, changes = args.model_size, arguments.model_changes(args)
@@ -210,7 +210,7 @@ def log_summary(args: argparse.Namespace, trainer: "Trainer", device: str, n_fil
         parts[part] = parts.get(part, 0) + weight.size
     steps_per_epoch = math.ceil(counts.predictions / progress.tokens_per_step)
     candidates = f"{args.n_negative_samples:,} candidates: the perplexities below are estimates"
-    products_in = "TF32" if versions.tf32_allowed(runtime.paddle) else "float32"
+    products_in = "TF32" if paddle_compat.tf32_allowed(runtime.paddle) else "float32"
     lines = (
         f"device        {device}, {processes} process{'es' * (processes > 1)}, products in "
         f"{'bfloat16, logits in ' * (args.precision == 'bfloat16')}{products_in}",

@@ -16,7 +16,7 @@ SCRIPTS = [
     "experiments/*.py",
     "export/*.py",
     "export/examples/*.py",
-    "export/readme.md",
+    "elmo_tools/export/readme.md",
     "export_model.py",
     "preprocess.py",
     "preprocessing/*.py",
@@ -31,7 +31,7 @@ SCRIPTS = [
     "run_tag.py",
     "script.py",
     "senses/*.py",
-    "senses/page.html",
+    "elmo_tools/senses/page.html",
     "task_flags.py",
     "word2vec_base.py",
 ]

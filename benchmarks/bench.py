@@ -29,18 +29,19 @@ import dataset
 import elmo
 import script
 from elmo_core.config import PRESETS
-from elmo_core.machine import products, runtime
-from elmo_core.machine.ranks import Ranks
+from elmo_core.kernels import precision
+from elmo_core.machine import runtime
+from elmo_core.training.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import softmax
-from elmo_core.network.matmul import chosen_precision, freeze
-from elmo_core.network.optimizer import Adagrad
-from elmo_core.network.token_tables import TokenTable
+from elmo_core.kernels.matmul import chosen_precision, freeze
+from elmo_core.training.optimizer import Adagrad
+from elmo_core.encoding.token_tables import TokenTable
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import EOS, SPECIAL_TOKENS, LMBatch, Vocabulary
 from elmo_core.weights import checkpoint
-from pretraining.prefetch import prefetched
+from elmo_tools.pretraining.prefetch import prefetched
 
 SHARED = PROJECT.parent / "shared" / "data"
 SAMPLE = PROJECT / "data" / "train"
@@ -89,7 +90,7 @@ def encode(args: argparse.Namespace) -> dict:
 
 def train(args: argparse.Namespace) -> dict:
     """Whole training steps in the steady state: data, forward, backward, clip and Adagrad."""
-    products.use(chosen_precision(args.precision, "cpu"))
+    precision.use(chosen_precision(args.precision, "cpu"))
     corpus, vocabulary = training_text(args.vocab_size)
     config = elmo.ELMoConfig.preset(args.model_size, vocab_size=len(vocabulary))
     training_step, random = TrainingStep(config, args.batch_size), np.random.default_rng(0)

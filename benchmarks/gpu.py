@@ -21,11 +21,13 @@ import args as arguments
 import dataset
 import script
 from elmo_core.config import PRESETS, ELMoConfig
-from elmo_core.machine import products, runtime, versions
-from elmo_core.machine.ranks import Ranks
+from elmo_core.kernels import precision
+from elmo_core.machine import runtime, paddle_compat
+from elmo_core.training.ranks import Ranks
 from elmo_core.machine.runtime import paddle
-from elmo_core.network import matmul, softmax
-from pretraining.meter import memory_in_use
+from elmo_core.kernels import matmul
+from elmo_core.network import softmax
+from elmo_tools.pretraining.meter import memory_in_use
 
 PRODUCTS = "float32", "tf32", "bfloat16"  # of run_pretrain.py: with --tf32=off, by default, with --precision=bfloat16
 SIZES = {  # of what is measured on a GPU, and on a CPU
@@ -69,7 +71,7 @@ def measure(args: argparse.Namespace, ranks: Ranks) -> None:
     for size, rows, precision in itertools.product(args.model_size, args.rows, possible):
         config, name = ELMoConfig.preset(size, vocab_size=len(vocabulary)), "bfloat16" * (precision == "bfloat16")
         try:
-            with products.only(name or "float32", precision != "float32" and versions.has_tf32(paddle, device)):
+            with precision.only(name or "float32", precision != "float32" and paddle_compat.has_tf32(paddle, device)):
                 row = training(args, ranks, config, corpus, vocabulary, rows)
             measured = [f"{value:,.3g}" if value < 100 else f"{value:,.0f}" for value in row.values()]
         except (MemoryError, OSError, SystemError) as error:  # Paddle's, in the forward and in the backward pass

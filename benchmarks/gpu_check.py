@@ -23,12 +23,14 @@ import dataset
 import elmo
 from elmo_core.config import ELMoConfig
 from elmo_core.files import disk
-from elmo_core.machine import products, runtime, versions
-from elmo_core.machine.ranks import Ranks
+from elmo_core.kernels import precision
+from elmo_core.machine import runtime, paddle_compat
+from elmo_core.training.ranks import Ranks
 from elmo_core.machine.runtime import paddle
-from elmo_core.network import fused, gpu_lstm, matmul, nvrtc, softmax
+from elmo_core.kernels import fused, gpu_lstm, matmul, nvrtc
+from elmo_core.network import softmax
 from elmo_core.network.lstmp import equations
-from elmo_core.network.row_gradients import row_gradient
+from elmo_core.kernels.row_gradients import row_gradient
 
 LIMITS = {"float32": 1e-4, "tf32": 1e-2, "bfloat16": 5e-2}  # of the gradients' differences, as a share of their norms
 TREE = "1\tAnna\t_\tPROPN\t_\t_\t2\tnsubj\t_\t_\n2\tlives\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n"  # in CoNLL-U
@@ -78,7 +80,7 @@ def run(args: argparse.Namespace, measure: Callable) -> int:
 def environment(device: str, ranks: Ranks) -> str:
     if device == "cpu":
         return f"Paddle {paddle.__version__}, CPU, {runtime.n_threads()} threads"
-    major, minor = versions.capability(paddle, device)
+    major, minor = paddle_compat.capability(paddle, device)
     memory = paddle.device.cuda.get_device_properties().total_memory / 2**30
     found = f"Paddle {paddle.__version__}, CUDA {paddle.version.cuda()}, cuDNN {paddle.version.cudnn()}, "
     found += f"{paddle.device.cuda.get_device_name()}, sm_{major}{minor}, {memory:.0f} GB"
@@ -107,7 +109,7 @@ def agreement(device: str, ranks: Ranks) -> str:
 
     def gradients(where: str, precision: str) -> list[np.ndarray]:
         name = "bfloat16" if precision == "bfloat16" else "float32"
-        with runtime.on_device(where), products.only(name, precision != "float32" and versions.has_tf32(paddle, where)):
+        with runtime.on_device(where), precision.only(name, precision != "float32" and paddle_compat.has_tf32(paddle, where)):
             bilm = elmo.BiLM(config)
             for key, weight in bilm.named_parameters():
                 weight.set_value(weights[key])
@@ -245,9 +247,9 @@ def speed(args: argparse.Namespace, ranks: Ranks, measure: Callable, speeds: lis
     for size, precision in itertools.product(args.model_size, LIMITS):
         if precision != "float32" and matmul.bfloat16_problem(device):
             continue
-        with products.only(
+        with precision.only(
             "bfloat16" if precision == "bfloat16" else "float32",
-            precision != "float32" and versions.has_tf32(paddle, device),
+            precision != "float32" and paddle_compat.has_tf32(paddle, device),
         ):
             config = ELMoConfig.preset(size, vocab_size=len(vocabulary))
             row = measure(args, ranks, config, corpus, vocabulary, args.rows[0])

@@ -18,7 +18,7 @@ import args as arguments
 import script
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.tokens import Vocabulary
-from experiments.kneser_ney import KneserNey, read_ids
+from elmo_tools.experiments.kneser_ney import KneserNey, read_ids
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -2,7 +2,7 @@
 
     python benchmarks/lstm_kernels.py          (needs PyTorch and a GPU)
 
-It runs elmo_core/network/gpu_lstm.py itself, where `paddle` is a few functions of PyTorch, so it works on cards for which no
+It runs elmo_core/kernels/gpu_lstm.py itself, where `paddle` is a few functions of PyTorch, so it works on cards for which no
 build of Paddle is at hand. It prints the agreement with float64, and the time of a layer, which says nothing of training.
 """
 
@@ -73,7 +73,7 @@ def stand_in(name: str, **values) -> None:
 
 
 def import_gpu_lstm():
-    """Import elmo_core.network.gpu_lstm with PyTorch in the place of Paddle."""
+    """Import elmo_core.kernels.gpu_lstm with PyTorch in the place of Paddle."""
     paddle = types.SimpleNamespace(
         autograd=types.SimpleNamespace(PyLayer=PyLayer),
         Tensor=torch.Tensor,
@@ -100,11 +100,11 @@ def import_gpu_lstm():
     )
     stand_in("elmo_core.machine", products=products, versions=versions, __path__=[])
     stand_in("elmo_core.machine.runtime", paddle=paddle, to_tensor=to_tensor)
-    stand_in("elmo_core.network.matmul", amp_matmul=matmul, amp_operand=operand)
+    stand_in("elmo_core.kernels.matmul", amp_matmul=matmul, amp_operand=operand)
     torch.Tensor.stop_gradient = property(lambda tensor: not tensor.requires_grad)
     to_numpy = torch.Tensor.numpy
     torch.Tensor.numpy = lambda tensor: to_numpy(tensor.detach().cpu())
-    from elmo_core.network import gpu_lstm
+    from elmo_core.kernels import gpu_lstm
 
     return gpu_lstm
 

@@ -17,10 +17,11 @@ import elmo
 from elmo_core.checks import describe
 from elmo_core.files import disk
 from elmo_core.files.tensors import digest, read_tensors
-from elmo_core.machine import products, runtime
+from elmo_core.kernels import precision
+from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, join_names, log
-from elmo_core.network.matmul import chosen_precision
+from elmo_core.kernels.matmul import chosen_precision
 from elmo_core.text.language import AUTO, make_tokeniser
 from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.tokenise import Tokeniser
@@ -298,7 +299,7 @@ class Task(Generic[S]):
         return restore_order((positions, self._decoded(batch)) for positions, batch in batches)
 
     def _decoded(self, examples: Sequence[Any]) -> Sequence[Any]:
-        with self._lock, products.inference(self.device):
+        with self._lock, precision.inference(self.device):
             self.network.eval()
             return self.decode(self.collate(examples))
 

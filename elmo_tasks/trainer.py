@@ -15,10 +15,10 @@ from tqdm.auto import tqdm
 import elmo
 from elmo_core.config import differences
 from elmo_core.files.tensors import digest, join_arrays, read_tensors, split_arrays, write_tensors
-from elmo_core.machine import versions
+from elmo_core.machine import paddle_compat
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, bar, format_duration, log
-from elmo_core.network.optimizer import Adam
+from elmo_core.training.optimizer import Adam
 from elmo_core.text.tokens import shuffled_batches
 from elmo_tasks import folder as model_folder
 from elmo_tasks.inputs import BILM
@@ -170,7 +170,7 @@ class State:
             "epoch": self.epoch,
             "seconds": self.seconds,
             "random": self.random.bit_generator.state,
-            "paddle_random": versions.random_states(paddle),
+            "paddle_random": paddle_compat.random_states(paddle),
             "identity": self.task.identity,
         }
         arrays, rest = split_arrays(values)
@@ -191,7 +191,7 @@ class State:
         self.epoch, self.seconds, self.average.steps = values["epoch"], values["seconds"], values["steps"]
         self.random.bit_generator.state = values["random"]
         if values["paddle_random"]:
-            versions.set_random_states(paddle, values["paddle_random"])
+            paddle_compat.set_random_states(paddle, values["paddle_random"])
         else:
             paddle.seed(self.settings.seed + self.epoch)
             log.warning("Paddle 2.6 cannot restore its random generator: dropout differs from an uninterrupted run.")

@@ -9,7 +9,7 @@ import numpy as np
 
 from elmo import ELMoEmbedder
 from elmo_core.checks import check_option, check_texts, import_optional
-from elmo_core.network.layers import Layers
+from elmo_core.encoding.layers import Layers
 from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
 from elmo_tasks.inputs import default_elmo
 

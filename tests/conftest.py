@@ -17,7 +17,7 @@ from project import PROJECT
 from server import Server
 
 import convert
-from elmo_core.network import fused
+from elmo_core.kernels import fused
 from elmo_tasks import Classifier, ClassifierSettings
 
 SKIPS = (  # a test that is skipped for any other reason fails

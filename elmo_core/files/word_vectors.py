@@ -6,7 +6,7 @@ import numpy as np
 
 from elmo_core.checks import import_optional
 from elmo_core.files.disk import check_input, user_path
-from elmo_core.files.streams import damage_named, open_file
+from elmo_core.files.foreign_files import damage_named, open_file
 from elmo_core.messages import format_count, log
 
 

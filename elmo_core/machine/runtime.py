@@ -24,7 +24,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from elmo_core.machine import versions
+from elmo_core.machine import paddle_compat
 from elmo_core.messages import UserError, format_count, log
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -110,7 +110,7 @@ def keep_freed_memory() -> None:
 @functools.cache
 def import_paddle():
     """Prepare the environment and import Paddle, without its start-up messages."""
-    if problem := versions.problem(versions.installed(), metadata.version("numpy")):
+    if problem := paddle_compat.problem(paddle_compat.installed(), metadata.version("numpy")):
         raise UserError(problem)
     if "paddle" in sys.modules:
         if os.environ.get("OMP_NUM_THREADS", "1") == "1" and n_cores() > 1:
@@ -158,8 +158,8 @@ def set_device(name: str = "auto", tf32: str = "auto") -> str:
     paddle.set_device(name)
     if tf32 == "off":
         os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
-    versions.allow_tf32(paddle, versions.has_tf32(paddle, name))
-    if versions.has_tf32(paddle, name):
+    paddle_compat.allow_tf32(paddle, paddle_compat.has_tf32(paddle, name))
+    if paddle_compat.has_tf32(paddle, name):
         log.info(f"{name}: float32 products are computed in TF32 (full float32: NVIDIA_TF32_OVERRIDE=0)")
     return name
 

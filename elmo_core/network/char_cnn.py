@@ -12,10 +12,10 @@ from functools import partial
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.machine import products
+from elmo_core.kernels import precision
 from elmo_core.machine.runtime import n_threads, paddle, run_in_parallel, to_tensor
-from elmo_core.network import fused
-from elmo_core.network.matmul import amp_matmul, amp_operand, packed
+from elmo_core.kernels import fused
+from elmo_core.kernels.matmul import amp_matmul, amp_operand, packed
 from elmo_core.text.tokens import Tokens
 
 nn = paddle.nn
@@ -169,7 +169,7 @@ class _FusedHighway(paddle.autograd.PyLayer):
         arguments = x.shape[1], x, transform_bias, carry_bias, t, c, y
         run_in_parallel([lambda a=a, b=b: fused.kernel().gate_forward(a, b, *arguments) for a, b in ranges])
         ctx.saved = x.detach(), operand.detach(), t, c, ranges, (transform, transform_bias, carry, carry_bias)
-        ctx.precision = products.current()
+        ctx.precision = precision.current()
         return y
 
     @staticmethod
@@ -183,7 +183,7 @@ class _FusedHighway(paddle.autograd.PyLayer):
         d_t_bias, d_c_bias = sum(biases[1:], biases[0])
         gradients = [d_x if ctx.needs_d_x else None]
         for weight, bias, d, d_bias in ((transform, transform_bias, r, d_t_bias), (carry, carry_bias, g, d_c_bias)):
-            with products.precision(ctx.precision):
+            with precision.precision(ctx.precision):
                 d = amp_operand(d)
                 if ctx.needs_d_x:
                     amp_matmul(d, weight, transpose_y=True, add_to=d_x)

@@ -33,10 +33,10 @@ from typing import NamedTuple
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.machine import products
+from elmo_core.kernels import precision
 from elmo_core.machine.runtime import paddle, run_in_parallel, to_tensor
-from elmo_core.network import fused, gpu_lstm
-from elmo_core.network.matmul import amp_matmul, amp_operand, packed
+from elmo_core.kernels import fused, gpu_lstm
+from elmo_core.kernels.matmul import amp_matmul, amp_operand, packed
 
 sigmoid, tanh = paddle.nn.functional.sigmoid, paddle.tanh
 
@@ -226,14 +226,14 @@ class LayerFunction(paddle.autograd.PyLayer):
 
     @staticmethod
     def forward(ctx, runs, *tensors):
-        ctx.runs, ctx.precision = runs, products.current()
+        ctx.runs, ctx.precision = runs, precision.current()
         ctx.needs_grad = [not tensor.stop_gradient for tensor in tensors]
         return tuple(_flatten(run_in_parallel([partial(run.forward, True) for run in runs])))
 
     @staticmethod
     def backward(ctx, *gradients):
         tasks = [partial(run.backward, d) for run, d in zip(ctx.runs, _layer_outputs(gradients), strict=True)]
-        with products.precision(ctx.precision):
+        with precision.precision(ctx.precision):
             gradients = _flatten(run_in_parallel(tasks))
         return tuple(d if needed else None for d, needed in zip(gradients, ctx.needs_grad, strict=True))
 
@@ -330,7 +330,7 @@ class _FusedDirection:
 
     def _operand(self, shape: Sequence[int], same: paddle.Tensor | None = None) -> paddle.Tensor:
         """Return memory for operands of products; in float32, `same` if given."""
-        if products.bfloat16_enabled():
+        if precision.bfloat16_enabled():
             return paddle.empty(shape, "bfloat16")
         return paddle.empty(shape, "float32") if same is None else same
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from elmo_core.files import disk, streams
+from elmo_core.files import disk, foreign_files
 from elmo_core.messages import UserError, join_names, log
 
 UTF16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
@@ -44,7 +44,7 @@ def blocks(path: Path) -> Iterator[str]:
 
 def byte_blocks(path: Path, size: int) -> Iterator[tuple[int, bytes, int]]:
     """Yield a file, plain or gzip, in blocks of whole lines: the first line's number, the bytes, their size on disk."""
-    with streams.damage_named(path), streams.open_file(path) as file:
+    with foreign_files.damage_named(path), foreign_files.open_file(path) as file:
         line, position = 1, 0
         while block := file.read(size) + (rest := file.readline(MAX_LINE)):
             if len(rest) == MAX_LINE:

@@ -24,10 +24,10 @@ import numpy as np
 
 from elmo_core.config import ELMoConfig
 from elmo_core.files import disk
-from elmo_core.files.hdf5_file import ArrayFile, quoted
+from elmo_core.files.array_file import ArrayFile, quoted
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.tokens import Vocabulary
-from elmo_core.weights.arrays import Conversion, Item, identity_projections, same
+from elmo_core.weights.layout import Conversion, Item, identity_projections, same
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 CHARACTERS = 256 + 5  # bytes and special characters, without the padding row 0 of our table

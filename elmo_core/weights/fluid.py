@@ -24,12 +24,12 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.files.hdf5_file import ArrayFile, quoted
-from elmo_core.files.streams import damage_named
+from elmo_core.files.array_file import ArrayFile, quoted
+from elmo_core.files.foreign_files import damage_named
 from elmo_core.machine.runtime import import_paddle
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.tokens import Vocabulary
-from elmo_core.weights.arrays import Item, gates, read_items, same
+from elmo_core.weights.layout import Item, gates, read_items, same
 
 HEADER = struct.Struct("<IQIi")  # version, levels of detail, the tensor's version, length of the description
 DESCRIPTION = 64  # maximum bytes; two dimensions take 24

@@ -19,13 +19,13 @@ import numpy as np
 
 from elmo_core.config import FILTERS, MAX_CHARS, ELMoConfig
 from elmo_core.files.disk import check_input, read_json
-from elmo_core.files.hdf5_file import ArrayFile
-from elmo_core.files.streams import damage_named
+from elmo_core.files.array_file import ArrayFile
+from elmo_core.files.foreign_files import damage_named
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.characters import CodePoints
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_core.weights.arrays import Item, convolutions, gates, read_items, same, transposed
+from elmo_core.weights.layout import Item, convolutions, gates, read_items, same, transposed
 from elmo_core.weights.pickles import read_torch
 
 # known configurations whose files were not published: char_dim, word_dim, P, H

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.files.hdf5_file import ArrayFile
+from elmo_core.files.array_file import ArrayFile
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
-from elmo_core.weights.arrays import Item, convolutions, gates, identity_projections, read_items, same
+from elmo_core.weights.layout import Item, convolutions, gates, identity_projections, read_items, same
 
 TOKENS, LSTM = "_token_embding_layer", "_elmobilm"  # PaddleNLP's own spelling
 MARKER_COLUMNS = [1, 2, 0]  # <S>, </S> and UNK among its UNK, <S>, </S>, <PAD>

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from elmo_core.files.disk import check_input
-from elmo_core.files.streams import damage_named
+from elmo_core.files.foreign_files import damage_named
 
 STORAGES = {"FloatStorage": "<f4", "DoubleStorage": "<f8", "HalfStorage": "<f2"}
 STORAGES |= {"LongStorage": "<i8", "IntStorage": "<i4", "ByteStorage": "u1"}

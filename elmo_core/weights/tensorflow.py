@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.files.disk import check_input
-from elmo_core.files.streams import damage_named
+from elmo_core.files.foreign_files import damage_named
 
 INDEX, MAGIC = ".index", 0xDB4775248B80FB57
 TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}  # no weight has another

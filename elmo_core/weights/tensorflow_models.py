@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.files.hdf5_file import ArrayFile, quoted
-from elmo_core.files.streams import damage_named
+from elmo_core.files.array_file import ArrayFile, quoted
+from elmo_core.files.foreign_files import damage_named
 from elmo_core.messages import UserError, log
 from elmo_core.text.tokens import Vocabulary
 from elmo_core.weights import bilm_tf

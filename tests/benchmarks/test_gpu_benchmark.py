@@ -5,7 +5,7 @@ import json
 import pytest
 import runs
 
-from elmo_core.network import matmul
+from elmo_core.kernels import matmul
 
 
 def test_it_runs_on_a_cpu(tmp_path):

@@ -11,7 +11,7 @@ import runs
 import dataset
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.tokens import Vocabulary
-from experiments.kneser_ney import FALLBACK_DISCOUNTS, KneserNey, read_ids
+from elmo_tools.experiments.kneser_ney import FALLBACK_DISCOUNTS, KneserNey, read_ids
 
 WORDS = 9  # ids 0 and 1 are the markers, 8 is never seen
 

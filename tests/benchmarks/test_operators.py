@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import runs
 
-from elmo_core.machine import runtime, versions
+from elmo_core.machine import runtime, paddle_compat
 from elmo_core.machine.runtime import paddle
 
 READS = "numpy", "item", "tolist", "__float__", "__int__", "__bool__", "__array__", "__index__"
@@ -28,9 +28,9 @@ PADDLE_3 = {"div_scale"}  # kernels that only Paddle 3 has
 
 @pytest.fixture(autouse=True)
 def same_tf32():
-    before = versions.tf32_allowed(paddle)
+    before = paddle_compat.tf32_allowed(paddle)
     yield
-    versions.allow_tf32(paddle, before)
+    paddle_compat.allow_tf32(paddle, before)
 
 
 @pytest.mark.parametrize(("with_kernels", "most"), [(True, 800), (False, 3100)])

@@ -30,7 +30,7 @@ def finished(corpus, tmp_path_factory):
 @pytest.fixture
 def any_precision(monkeypatch):
     """Accept bfloat16 on machines without it, too: they round the operands."""
-    monkeypatch.setattr("elmo_core.network.matmul.chosen_precision", lambda name, device: name)
+    monkeypatch.setattr("elmo_core.kernels.matmul.chosen_precision", lambda name, device: name)
 
 
 @pytest.fixture

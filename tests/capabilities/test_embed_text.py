@@ -21,7 +21,7 @@ import run_embed
 from elmo import ELMoEmbedder
 from elmo_core.messages import UserError
 from elmo_core.text.text_files import read_sentences
-from embedding import embed_text
+from elmo_tools.embedding import embed_text
 
 DIM = 2 * tiny.CHAR["projection_dim"]
 
@@ -205,7 +205,7 @@ def test_finished_windows_are_not_computed_again(model, text, whole, output, mes
     assert_close(output, whole)
 
 
-@pytest.mark.parametrize("interrupted", ["h5py.Group.copy", "embedding.embed_text._remove_parts"])
+@pytest.mark.parametrize("interrupted", ["h5py.Group.copy", "elmo_tools.embedding.embed_text._remove_parts"])
 def test_an_interruption_while_the_parts_are_joined(model, text, whole, output, interrupted):
     embed_some(model, text, output, 9)
     with mock.patch(interrupted, side_effect=Stop), pytest.raises(Stop):

@@ -15,7 +15,7 @@ from exporting import RUNTIMES, random_tagger, raw_lines
 import export_model
 import run_finetune
 import run_tag
-from export import folder as export_folder
+from elmo_tools.export import folder as export_folder
 
 
 @pytest.fixture(scope="module")

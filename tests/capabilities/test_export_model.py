@@ -33,6 +33,6 @@ def test_flags_of_elmo_are_not_a_taggers(tmp_path):
 
 def test_without_the_package_onnx(model, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
-    monkeypatch.delitem(sys.modules, "export.onnx_graph", raising=False)
+    monkeypatch.delitem(sys.modules, "elmo_tools.export.onnx_graph", raising=False)
     with pytest.raises(UserError, match="pip install onnx"):
         export_model.main([model, f"--output={tmp_path / 'exported'}", "--onnx"])

@@ -13,9 +13,9 @@ from pretraining_runs import progress
 import run_pretrain
 from elmo_core.messages import UserError
 from elmo_core.weights import checkpoint
-from pretraining import run
-from pretraining.meter import Meter
-from pretraining.perplexity import Score
+from elmo_tools.pretraining import run
+from elmo_tools.pretraining.meter import Meter
+from elmo_tools.pretraining.perplexity import Score
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 

@@ -11,7 +11,7 @@ from pretraining_runs import poison
 import run_pretrain
 from elmo_core.messages import UserError
 from elmo_core.weights import checkpoint
-from pretraining.meter import Meter
+from elmo_tools.pretraining.meter import Meter
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 

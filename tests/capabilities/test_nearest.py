@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from senses import nearest
+from elmo_tools.senses import nearest
 
 
 def test_ties_count_by_their_share():

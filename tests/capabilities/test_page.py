@@ -10,8 +10,8 @@ import pytest
 import runs
 
 import run_polysemy
-from senses import nearest, occurrences
-from senses.page import NEIGHBOURS, SIDE, Frequencies, keywords, write_page
+from elmo_tools.senses import nearest, occurrences
+from elmo_tools.senses.page import NEIGHBOURS, SIDE, Frequencies, keywords, write_page
 
 HOSTILE = "</script><script>document.body.remove()</script><!--"
 LINES = [

@@ -9,7 +9,7 @@ import pytest
 from experiment_runs import bits, run
 
 from elmo import ELMoEmbedder, UserError
-from experiments.pairs import preferences, read_pairs
+from elmo_tools.experiments.pairs import preferences, read_pairs
 
 PAIRS = [
     {"sentence_good": "the bank", "sentence_bad": "bank the", "kind": "order", "n": 1},

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from elmo_core.messages import UserError
-from pretraining.prefetch import prefetched
+from elmo_tools.pretraining.prefetch import prefetched
 
 
 def test_prefetching_keeps_order_and_stays_within_its_depth():

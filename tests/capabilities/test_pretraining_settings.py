@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pretraining.run import OPTIMIZERS
-from pretraining.settings import FixedSettings, PretrainingSettings
+from elmo_tools.pretraining.run import OPTIMIZERS
+from elmo_tools.pretraining.settings import FixedSettings, PretrainingSettings
 
 REQUIRED = {"save_dir": Path("run"), "batch_size": 1, "unroll_steps": 1, "seed": 1}
 

@@ -13,7 +13,7 @@ from preprocessing_runs import files_of, run
 from splitting import english
 
 from elmo_core.messages import UserError
-from preprocessing import raw_text
+from elmo_tools.preprocessing import raw_text
 
 # Each sentence of this corpus tells which document it belongs to.
 

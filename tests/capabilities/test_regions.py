@@ -12,8 +12,8 @@ from elmo import UserError
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.tokens import Vocabulary
-from experiments.kneser_ney import KneserNey
-from experiments.regions import Baselines, read_items
+from elmo_tools.experiments.kneser_ney import KneserNey
+from elmo_tools.experiments.regions import Baselines, read_items
 
 REGIONS = """item\tcondition\tregion\twords\tmore
 1\ta\t1\tthe river\tx

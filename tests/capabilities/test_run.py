@@ -20,8 +20,8 @@ from elmo_core.messages import UserError
 from elmo_core.network.softmax import draw_candidates
 from elmo_core.text.corpus import Corpus
 from elmo_core.weights import checkpoint
-from pretraining import run
-from pretraining.meter import Meter
+from elmo_tools.pretraining import run
+from elmo_tools.pretraining.meter import Meter
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 KINDS = list(itertools.product(("char", "word"), ("adagrad", "adam")))

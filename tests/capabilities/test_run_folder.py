@@ -12,9 +12,9 @@ from pretraining_runs import best_of, content, scores
 import run_pretrain
 from elmo_core.messages import UserError
 from elmo_core.weights import checkpoint
-from pretraining import run
-from pretraining.meter import Meter
-from pretraining.run_folder import RunFolder
+from elmo_tools.pretraining import run
+from elmo_tools.pretraining.meter import Meter
+from elmo_tools.pretraining.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 

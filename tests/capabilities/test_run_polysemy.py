@@ -9,7 +9,7 @@ import tiny
 from polysemy_text import LINES, sentence_of, table, write
 
 from elmo import ELMoEmbedder
-from senses import nearest
+from elmo_tools.senses import nearest
 
 DATA = runs.PROJECT / "data"
 

@@ -5,7 +5,7 @@ import pytest
 import runs
 
 from elmo_core.weights import checkpoint
-from pretraining import run, schedule
+from elmo_tools.pretraining import run, schedule
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 

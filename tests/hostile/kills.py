@@ -41,7 +41,7 @@ from elmo_tasks import (
 )
 from elmo_tasks.folder import read_config
 from elmo_tasks.task import Task
-from pretraining import run_folder
+from elmo_tools.pretraining import run_folder
 
 FORK = multiprocessing.get_context("fork")
 SENTENCES = [["Anna", "lives", "in", "Paris", "."], ["Paris", "is", "large", "."]] * 9

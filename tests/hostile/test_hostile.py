@@ -20,8 +20,8 @@ from elmo import ELMoEmbedder
 from elmo_core.machine import runtime
 from elmo_core.messages import UserError
 from elmo_core.weights import formats, published
-from senses import occurrences
-from senses.page import write_page
+from elmo_tools.senses import occurrences
+from elmo_tools.senses.page import write_page
 
 HERE = Path(__file__).parent
 SCRIPTS = sorted(path for path in PROJECT.glob("*.py") if ".parser(" in path.read_text(encoding="utf-8"))

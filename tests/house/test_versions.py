@@ -6,12 +6,12 @@ import sys
 import pytest
 import runs
 
-from elmo_core.machine import versions
+from elmo_core.machine import paddle_compat
 
 
 @pytest.mark.parametrize("version", ["2.6.2", "3.0.0", "3.0.0rc1", "3.2.2", "3.3.1", "3.3.0.post126"])
 def test_versions_in_the_range_are_taken(version):
-    assert not versions.problem(version, "1.26.4")
+    assert not paddle_compat.problem(version, "1.26.4")
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_versions_in_the_range_are_taken(version):
     ],
 )
 def test_others_are_an_error_that_says_what_to_install(version, numpy, said):
-    assert said in versions.problem(version, numpy)
+    assert said in paddle_compat.problem(version, numpy)
 
 
 @pytest.mark.parametrize(

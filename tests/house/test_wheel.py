@@ -67,7 +67,7 @@ def test_the_wheel_holds_the_library_and_the_scripts_in_a_folder(wheel):
     }
     files = {
         "elmo/py.typed",
-        "elmo_core/network/fused.c",
+        "elmo_core/kernels/fused.c",
         "elmo_core/models/zh/model.safetensors",
         "elmo_core/py.typed",
         "elmo_tasks/models/parser/en-ewt/model-33c92b5cfb54.safetensors",

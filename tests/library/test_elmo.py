@@ -15,15 +15,15 @@ from reference import assert_close
 
 import elmo
 from elmo import BiLM, ELMo, ELMoEmbedder
-from elmo_core.machine import products
+from elmo_core.kernels import precision
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, format_count
-from elmo_core.network.layers import layer_choice
+from elmo_core.encoding.layers import layer_choice
 from elmo_core.network.softmax import draw_candidates
 from elmo_core.text.characters import CodePoints
 from elmo_core.text.tokens import LMBatch, Vocabulary, token_batch
 from elmo_core.weights import checkpoint
-from pretraining.meter import memory_in_use
+from elmo_tools.pretraining.meter import memory_in_use
 
 SENTENCES = tiny.SENTENCES
 VARIANTS = {
@@ -128,13 +128,13 @@ def test_half_precision_stays_near_the_reference_and_spares_evaluation(n_candida
         bilm = tiny.random_bilm(dtype, input="word", cell_clip=3.0, proj_clip=3.0)
         state = random_state(bilm, len(SENTENCES))
         scores = bilm.log_probabilities(batch)[:2]
-        products.use("bfloat16" if name == "half" else "float32")
+        precision.use("bfloat16" if name == "half" else "float32")
         try:
             loss = sum(bilm(batch, state, candidates)[0]) / 2
             loss.backward()
             np.testing.assert_allclose(bilm.log_probabilities(batch)[:2], scores, atol=1e-6)
         finally:
-            products.use("float32")
+            precision.use("float32")
         gradient = [tiny.dense_gradient(weight).ravel() for weight in bilm.parameters()]
         actual[name] = float(loss), np.concatenate(gradient)
     (loss, gradient), (half_loss, half_gradient) = actual["exact"], actual["half"]

@@ -10,7 +10,7 @@ from reference import assert_close
 
 from elmo import ELMoEmbedder
 from elmo_core.machine import runtime
-from elmo_core.network import fused
+from elmo_core.kernels import fused
 
 
 def build_anew() -> fused.Kernel | None:

@@ -3,7 +3,7 @@
 import gpu_kernels
 import pytest
 
-from elmo_core.network import gpu_lstm
+from elmo_core.kernels import gpu_lstm
 from elmo_core.network.lstmp import equations
 
 

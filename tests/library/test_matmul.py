@@ -9,9 +9,9 @@ import tiny
 from reference import assert_close
 
 from elmo import ELMo, ELMoEmbedder, load_bilm, make_bilm, weights_of
-from elmo_core.machine import products
+from elmo_core.kernels import precision
 from elmo_core.machine.runtime import paddle
-from elmo_core.network import matmul
+from elmo_core.kernels import matmul
 
 SENTENCES = [*tiny.SENTENCES, *([word] * n for n, word in enumerate(tiny.WORDS[3:], 1))]
 
@@ -21,7 +21,7 @@ def bfloat16():
     """On a machine with bfloat16. Restores float32."""
     if problem := matmul.bfloat16_problem("cpu"):
         pytest.skip(f"no products in bfloat16: {problem}")
-    with products.precision("bfloat16"):
+    with precision.precision("bfloat16"):
         yield
 
 
@@ -136,7 +136,7 @@ def test_a_layer_that_is_trained_learns_through_bfloat16(model):
     gradients = {}
     for precision in ("float32", "bfloat16"):
         layer = ELMo(load_bilm(model), layers="top", trainable=True, dropout=0, precision=precision)
-        with products.precision("float32"):  # what counts is the forward pass
+        with precision.precision("float32"):  # what counts is the forward pass
             (layer(SENTENCES)[0][0] ** 2).mean().backward()
         gradients[precision] = np.concatenate([weight.grad.numpy().ravel() for weight in layer.bilm.parameters()])
     error = np.linalg.norm(gradients["bfloat16"] - gradients["float32"]) / np.linalg.norm(gradients["float32"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from elmo_core.network import gpu_lstm, nvrtc
+from elmo_core.kernels import gpu_lstm, nvrtc
 
 
 @pytest.mark.parametrize("architecture", ["sm_61", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90"])

@@ -3,7 +3,8 @@
 import pytest
 
 from elmo import ELMoEmbedder
-from elmo_core.machine import products, runtime, versions
+from elmo_core.kernels import precision
+from elmo_core.machine import runtime, paddle_compat
 from elmo_core.machine.runtime import paddle
 
 
@@ -11,18 +12,18 @@ def test_scores_and_cpus_do_without_tf32(monkeypatch):
     core = paddle.base.core
     if not hasattr(core, "get_cublas_switch"):
         pytest.skip(f"this build of paddle {paddle.__version__} has no TF32 to switch")
-    versions.allow_tf32(paddle, True)
+    paddle_compat.allow_tf32(paddle, True)
     assert core.get_cublas_switch() and core.get_cudnn_switch()
-    with products.only("float32"):
+    with precision.only("float32"):
         assert not core.get_cublas_switch() and not core.get_cudnn_switch()
     assert core.get_cublas_switch()
-    with products.inference("cpu"):
+    with precision.inference("cpu"):
         assert not core.get_cublas_switch()
-    monkeypatch.setattr(versions, "has_tf32", lambda paddle, device: True)
-    versions.allow_tf32(paddle, False)
-    with products.inference("cpu"):
+    monkeypatch.setattr(paddle_compat, "has_tf32", lambda paddle, device: True)
+    paddle_compat.allow_tf32(paddle, False)
+    with precision.inference("cpu"):
         assert core.get_cublas_switch()
-    with products.inference("cpu", tf32=False):
+    with precision.inference("cpu", tf32=False):
         assert not core.get_cublas_switch()
     monkeypatch.undo()
     runtime.set_device("cpu")
@@ -33,9 +34,9 @@ def test_an_embedder_leaves_the_choice_of_tf32_to_the_program():
     core = runtime.paddle.base.core
     if not hasattr(core, "get_cublas_switch"):
         pytest.skip(f"this build of paddle {runtime.paddle.__version__} has no TF32 to switch")
-    versions.allow_tf32(runtime.paddle, True)
+    paddle_compat.allow_tf32(runtime.paddle, True)
     try:
         ELMoEmbedder("en").encode([["good"]])
         assert core.get_cublas_switch() and core.get_cudnn_switch()
     finally:
-        versions.allow_tf32(runtime.paddle, False)
+        paddle_compat.allow_tf32(runtime.paddle, False)

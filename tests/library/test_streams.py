@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from elmo_core.files.streams import damage_named, open_file
+from elmo_core.files.foreign_files import damage_named, open_file
 from elmo_core.messages import UserError
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from elmo import ELMoEmbedder, UserError, load_bilm, plot_surprisal
-from elmo_core.network.surprisal import Surprisals, TokenSurprisal
+from elmo_core.encoding.surprisal import Surprisals, TokenSurprisal
 
 
 def records(*words: tuple[str, float, float, bool]) -> Surprisals:

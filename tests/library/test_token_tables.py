@@ -10,7 +10,7 @@ from reference import assert_close
 
 import elmo
 from elmo import ELMo, ELMoEmbedder
-from elmo_core.network import token_tables
+from elmo_core.encoding import token_tables
 from elmo_core.text.tokens import Vocabulary
 
 SENTENCES = tiny.SENTENCES

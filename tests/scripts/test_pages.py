@@ -25,7 +25,7 @@ from project import PROJECT, commands, parser_of, parsers, python_blocks
 import elmo
 import run_embed
 import run_eval
-from elmo_core.network.surprisal import Surprisals
+from elmo_core.encoding.surprisal import Surprisals
 from elmo_core.weights import checkpoint
 from elmo_tasks import ClassifierSettings, ParserSettings, ReaderSettings, TaggerSettings
 from elmo_tasks.classification.classifier import Classifier

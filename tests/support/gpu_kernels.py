@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from elmo_core.network import gpu_lstm
+from elmo_core.kernels import gpu_lstm
 
 
 @functools.cache

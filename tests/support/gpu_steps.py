@@ -17,9 +17,10 @@ import runs
 
 import elmo_tasks.task
 from elmo import ELMoConfig
-from elmo_core.machine import versions
+from elmo_core.machine import paddle_compat
 from elmo_core.machine.runtime import paddle
-from elmo_core.network import fused, gpu_lstm, softmax
+from elmo_core.kernels import fused, gpu_lstm
+from elmo_core.network import softmax
 from elmo_tasks import (
     Classifier,
     ClassifierSettings,
@@ -110,7 +111,7 @@ STEPS = {"pretraining": pretraining, **TASKS}  # each makes a function that runs
 
 def prepare(name: str, launch: Callable | None, monkeypatch) -> Callable[[], None]:
     """Such a step. launch: runs one of the LSTM's kernels; None: Paddle's operators instead."""
-    versions.allow_tf32(paddle, True)  # as on a GPU that has it: both directions share each product
+    paddle_compat.allow_tf32(paddle, True)  # as on a GPU that has it: both directions share each product
     monkeypatch.setattr(softmax, "LOGITS_PER_SLICE", 16 * softmax.LOGITS_PER_SLICE)
     monkeypatch.setattr(fused, "kernel", lambda: None)
     monkeypatch.setattr(gpu_lstm, "kernels", lambda device, equations: launch)

@@ -17,7 +17,7 @@ from elmo_core.config import ELMoConfig
 from elmo_core.files import disk, tensors
 from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import checkpoint
-from pretraining import run_folder
+from elmo_tools.pretraining import run_folder
 
 VOCABULARY = Vocabulary([*SPECIAL_TOKENS, "the", "bank"])
 CONFIG = ELMoConfig(projection_dim=7, cell_dim=13, filters=((1, 2), (2, 3)), vocab_size=len(VOCABULARY))

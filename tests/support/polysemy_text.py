@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from senses import report
+from elmo_tools.senses import report
 
 SENSES = ["file", "line", "token", "word", "sense"]
 LINES = [

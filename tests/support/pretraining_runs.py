@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elmo_core.machine.ranks import Ranks
+from elmo_core.training.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.weights import checkpoint
-from pretraining import run
-from pretraining.perplexity import Score
+from elmo_tools.pretraining import run
+from elmo_tools.pretraining.perplexity import Score
 
 
 def load(folder: Path) -> dict[str, np.ndarray]:

@@ -5,8 +5,8 @@ import time
 
 import numpy as np
 
-from elmo_core.machine import products
-from elmo_core.machine.ranks import HEARTBEAT_SECONDS, Ranks
+from elmo_core.kernels import precision
+from elmo_core.training.ranks import HEARTBEAT_SECONDS, Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
 
@@ -21,8 +21,8 @@ assert ranks.gather({"rank": rank, "array": np.full(3, rank)})[1]["array"].tolis
 heard, any_rank = [], ranks.any
 ranks.any = lambda flag: heard.append(time.monotonic()) or any_rank(flag)
 assert ranks.run_on_main(lambda: (time.sleep(3 * HEARTBEAT_SECONDS), rank, paddle.get_device())[1:]) == (0, "cpu")
-with products.precision("bfloat16"):
-    assert ranks.run_on_all(products.current) == ["bfloat16"] * 2
+with precision.precision("bfloat16"):
+    assert ranks.run_on_all(precision.current) == ["bfloat16"] * 2
 assert len(heard) >= 3 and max(np.diff(heard)) < 10  # gloo gives up on who is silent for 30 seconds
 try:
     ranks.run_on_main(lambda: int("words"))

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import runs
 
-from elmo_core.machine.ranks import Ranks
+from elmo_core.training.ranks import Ranks
 
 models, share = [], Ranks.broadcast_weights
 Ranks.broadcast_weights = lambda ranks, weights: models.append(weights) or share(ranks, weights)

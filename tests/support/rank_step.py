@@ -8,11 +8,11 @@ import sys
 import numpy as np
 import tiny
 
-from elmo_core.machine.ranks import Ranks
+from elmo_core.training.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.softmax import draw_candidates
 from elmo_core.text.tokens import LMBatch, Vocabulary
-from pretraining.run import OPTIMIZERS
+from elmo_tools.pretraining.run import OPTIMIZERS
 
 WORDS = [*tiny.WORDS, *(f"w{k}" for k in range(60))]
 KINDS = {"char": {}, "word": {"input": "word"}, "char+word": {"input": "char+word", "word_dim": 3}}

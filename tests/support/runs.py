@@ -21,7 +21,7 @@ from project import PROJECT
 import run_pretrain
 from elmo_core.machine import runtime
 from elmo_core.weights import checkpoint
-from pretraining.meter import Meter
+from elmo_tools.pretraining.meter import Meter
 
 STARTED: list[subprocess.Popen] = []  # processes that a test has started; conftest.py ends those that are left
 WORDS = [f"{'bcdfg'[k % 5]}{'aeiou'[k % 7 % 5] * (1 + k % 3)}{k}" for k in range(40)]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from elmo import ELMo
-from elmo_core.machine import versions
+from elmo_core.machine import paddle_compat
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
 from elmo_tasks import Classifier, ClassifierSettings
@@ -183,7 +183,7 @@ def uninterrupted(in_two_phases) -> Classifier:
 
 @pytest.mark.parametrize("stop", [1, 6, 7, 8])
 def test_resumed_training_is_the_same(tmp_path, in_two_phases, uninterrupted, stop, messages):
-    if not versions.random_states(paddle):
+    if not paddle_compat.random_states(paddle):
         pytest.skip(f"paddle {paddle.__version__} hides the state of its random generator, which dropout draws from")
     epochs = []
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from elmo_core.machine import versions
+from elmo_core.machine import paddle_compat
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
 from elmo_tasks import Tagger, TaggerSettings
@@ -142,7 +142,7 @@ def test_the_first_best_epoch_is_kept_and_patience_ends_the_training(monkeypatch
 @pytest.mark.parametrize("stop", [1, 3])
 def test_a_resumed_training_continues_bit_for_bit(tmp_path, monkeypatch, stop):
     """Each epoch is scored better than those before it, so that the model has the weights of the last one."""
-    if not versions.random_states(paddle):
+    if not paddle_compat.random_states(paddle):
         pytest.skip(f"paddle {paddle.__version__} hides the state of its random generator, which dropout draws from")
     scores = itertools.count()
     monkeypatch.setattr(Tagger, "measure", lambda *_: Scored(next(scores)))

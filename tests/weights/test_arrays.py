@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from elmo_core.weights.arrays import gates
+from elmo_core.weights.layout import gates
 
 
 def test_gates_are_put_in_our_order():

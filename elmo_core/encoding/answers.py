@@ -1,0 +1,100 @@
+"""Questions about words that an `ELMoEmbedder` answers: substitutes, surprisal, similar words.
+
+Shapes: P projection size, V vocabulary size.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from elmo_core.checks import check_number, check_sentence, check_sentences, checked
+from elmo_core.kernels import precision
+from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError, bar, log
+from elmo_core.network.cosines import nearest, unit
+from elmo_core.encoding.layers import EncodedBatch, LayerChoice, Reading
+from elmo_core.encoding.surprisal import Comparison, Surprisals, difference, surprisals
+from elmo_core.text.tokens import SPECIAL_TOKENS, restore_order
+
+
+def substitutes(embedder, sentence: Sequence[str], position: int, k: int = 10) -> list[tuple[str, float]]:
+    """The k vocabulary words that best fit a position in a sentence, with scores, best first.
+
+    position: from 0; the word there is not read. A score is the sum of two log-probabilities: forward, given the words
+    before it, and backward, given those after it.
+    """
+    sentence = check_sentence(sentence, 0)
+    if not sentence:
+        raise UserError("substitutes: the sentence is empty, and has no `position` to fill.")
+    check_number("position", position, 0, len(sentence) - 1, integer=True)
+    check_number("k", k, 1, integer=True)
+    softmax, vocabulary = embedder.softmax_and_vocabulary()
+    with precision.inference(embedder.device, embedder.precision, tf32=False):
+        embedder.token_table.refresh()
+        encoded, _ = embedder.bilm.sentences(*embedder.token_table([sentence]), _one_layer(embedder.config.n_layers))
+        steps = position, len(sentence) - 1 - position  # words that each direction has read
+        h = paddle.stack([side[step] for side, step in zip(encoded.layers[0], steps, strict=True)])  # (2, P)
+        scores = softmax.all_log_probabilities(h).sum(axis=0)  # (V,)
+    order = [word for word in np.argsort(-scores, kind="stable").tolist() if word >= len(SPECIAL_TOKENS)]
+    return [(vocabulary[word], float(scores[word])) for word in order[:k]]
+
+
+def surprisal(embedder, sentences: Sequence[Sequence[str]]) -> list[Surprisals]:
+    """Return, per sentence, a `TokenSurprisal` for each token and one for the end: minus the log2 of its probability.
+
+    A word outside the vocabulary has that of `<UNK>`, which stands for all of them:
+    its record's `in_vocabulary` is false, and `total(unknown=False)` omits it from a sentence's sum.
+    With carry_state=True the sentences are read as one text, as in pretraining, whatever the batch size.
+    """
+    sentences = check_sentences(sentences)
+    records = embedder.iter_surprisal(sentences)
+    return list(bar(records, embedder.progress, total=len(sentences), unit=" sentences"))
+
+
+def iter_surprisal(embedder, sentences: Iterable[Sequence[str]]) -> Iterator[Surprisals]:
+    """Like `surprisal`, but lazy, for corpora of any size."""
+    softmax, vocabulary = embedder.softmax_and_vocabulary()
+
+    def results(batch: EncodedBatch, group: Sequence[Sequence[str]]) -> list[Surprisals]:
+        return surprisals(softmax, vocabulary, group, batch.layers[0], batch.packing)
+
+    carry = embedder.carry_state
+    reading = Reading(_one_layer(embedder.config.n_layers), results, carry, rows=int(carry), tf32=False)
+    return restore_order(embedder.read(checked(sentences), reading, embedder.token_table, embedder.device))
+
+
+def compare(embedder, good: Sequence[Sequence[str]], bad: Sequence[Sequence[str]]) -> list[Comparison]:
+    """Compare sentences, each with a worse one: the surprisal of the worse minus that of the better."""
+    if embedder.carry_state:
+        raise UserError("compare reads each sentence by itself. Expected an embedder with carry_state=False.")
+    good, bad = check_sentences(good), check_sentences(bad)
+    if len(good) != len(bad):
+        raise UserError(f"compare: found {len(good):,} good and {len(bad):,} bad sentences, expected as many.")
+    records = embedder.iter_surprisal(itertools.chain.from_iterable(zip(good, bad, strict=True)))
+    pairs = zip(records, records, strict=True)  # each takes two: a good sentence's and a bad one's
+    return list(itertools.starmap(difference, bar(pairs, embedder.progress, total=len(good), unit=" pairs")))
+
+
+def most_similar(embedder, word: str, topn: int = 10, words: Sequence[str] | None = None) -> list[tuple[str, float]]:
+    """The words nearest to a word by the cosine of their context-free vectors, as in gensim, nearest first.
+
+    words: to choose from; default the model's vocabulary. Words outside it: by their characters; of a word model, left out.
+    """
+    check_number("topn", topn, 1, integer=True)
+    words = embedder.words if words is None else words
+    check_sentences([[word], words])
+    if not len(words):
+        raise UserError("most_similar: no words to choose from, and no vocabulary of the model. Expected `words`.")
+    if embedder.words and word not in set(embedder.words):
+        if not embedder.config.reads_characters:
+            raise UserError(f"most_similar: {word!r:.60} is not in the model's vocabulary, and has no vector.")
+        log.warning(f"most_similar: {word!r:.60} is not in the model's vocabulary. It is compared by its characters.")
+    known = None if embedder.config.reads_characters else embedder.vocabulary
+    words = [word, *(x for x in dict.fromkeys(words) if x != word and (known is None or x in known))]
+    vectors, allowed = unit(embedder.encode_tokens(words)), np.arange(len(words)) > 0
+    return [(words[row], cosine) for row, cosine in nearest(vectors, vectors[0], allowed, topn)]
+
+
+def _one_layer(layer: int) -> LayerChoice:
+    return LayerChoice("each", [layer])

@@ -1,0 +1,163 @@
+"""The layers of a biLM that are returned: how they are chosen, and what a batch of them is returned as.
+
+Shapes: B rows, T steps, P projection size, M = sum of all row lengths.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from elmo_core.machine import paddle_compat
+from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.messages import UserError
+from elmo_core.network.lstmp import Packing
+
+Layers = str | int | Sequence[float]  # see `layer_choice`
+INDICES = re.compile(r"-?[0-9]{1,3}(,-?[0-9]{1,3})*")
+
+
+@dataclass(frozen=True)
+class LayerChoice:
+    """The layers that are returned, and how: "each", "concat", "mix" (trained weights) or "sum" (fixed weights)."""
+
+    how: str
+    indices: list[int]
+    weights: list[float] | None = None  # of a sum, one per layer of the biLM
+
+    @property
+    def n_layers(self) -> int:
+        """Return the number of layers that `select` returns."""
+        return 1 if self.how == "sum" else len(self.indices)
+
+    @property
+    def max_layer(self) -> int:
+        """Return the last layer that has to be computed."""
+        return max(self.indices, default=0)
+
+    def select(self, layers: Sequence[Sequence[paddle.Tensor]]) -> list[Sequence[paddle.Tensor]]:
+        """Return the chosen layers of the biLM, each (forward, backward), or their sum."""
+        if self.how != "sum":
+            return [layers[index] for index in self.indices]
+        pairs = [(self.weights[index], layers[index]) for index in self.indices] or [(0.0, layers[0])]  # all weights 0
+        terms = [[side if weight == 1 else side * weight for side in layer] for weight, layer in pairs]
+        return [[sum(sides[1:], sides[0]) for sides in zip(*terms, strict=True)]]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How sentences are read, and what is made of them."""
+
+    choice: LayerChoice
+    results: Callable[["EncodedBatch", Sequence[Sequence[str]]], Iterable]  # of a batch: one per sentence
+    carry_state: bool = False  # each row starts from the final state of the same row in the batch before
+    rows: int = 0  # sentences in a batch; 0: the batch size
+    read_final_marker: bool = False  # by each direction, which in pretraining only predicts it
+    tf32: bool = True  # on GPUs that have it; False: full float32, for scores
+
+
+@dataclass
+class EncodedBatch:
+    """Layers of a batch of sentences, packed, which it returns as tensors or as arrays."""
+
+    layers: list[Sequence[paddle.Tensor]]  # each forward and backward (M, P)
+    packing: Packing
+    n_tokens: np.ndarray  # (B,)
+
+    def tensors(self, pooled: bool) -> tuple[list[paddle.Tensor], paddle.Tensor]:
+        """Return each layer (B, T, 2P), zero at padding, or its means (B, 2P), and the mask (B, T)."""
+        *indices, mask = self.packing.token_indices(self.n_tokens)
+        mask = to_tensor(mask).astype(self.layers[0][0].dtype)
+        indices, layers = [to_tensor(index.ravel()) for index in indices], []
+        for pair in self.layers:
+            layer = paddle.concat([paddle.gather(x, index) for x, index in zip(pair, indices, strict=True)], axis=1)
+            layers.append(layer.reshape([*mask.shape, -1]) * mask.unsqueeze(-1))
+        if pooled:
+            layers = [layer.sum(axis=1) / mask.sum(axis=1, keepdim=True).clip(1) for layer in layers]
+        return layers, mask
+
+    def arrays(self, dtype: str, pool: str | None) -> list[np.ndarray]:
+        """Return each sentence's array (layers, n, 2P), with n = 1 if pooled."""
+        forward, backward, _ = self.packing.token_indices(self.n_tokens)
+        layers = [[paddle_compat.to_array(side) for side in pair] for pair in self.layers]
+        arrays, half = [], layers[0][0].shape[1]
+        for row, n in enumerate(self.n_tokens.tolist()):
+            array = np.empty((len(layers), n, 2 * half), np.float32 if pool else dtype)
+            for layer, (left, right) in zip(array, layers, strict=True):
+                layer[:, :half] = left[forward[row, :n]]
+                layer[:, half:] = right[backward[row, :n]]
+            if pool:  # zeros without tokens
+                array = (getattr(array, pool) if n else array.sum)(axis=1, keepdims=True).astype(dtype, copy=False)
+            arrays.append(array)
+        return arrays
+
+
+def layer_choice(layers: Layers, n_layers: int, allowed: Sequence[str]) -> LayerChoice:
+    """Parse all | concat | mix | average | top | a number | "0,1" | [0, 1] | "concat:0,1" | "mix:0,1" | weights of a sum.
+
+    Negative numbers count from the top layer, -1. allowed: values of LayerChoice.how.
+    """
+    choice = _parse(layers, n_layers)
+    if choice and choice.how in allowed:
+        return choice
+    forms = {"each": "'all', several as in '0,1'", "concat": "'concat', 'concat:0,1'", "mix": "'mix', 'mix:0,1'"}
+    expected = [text for how, text in forms.items() if how in allowed]
+    if not isinstance(layers, str) and "each" in allowed:
+        expected.append(f"{n_layers} weights with decimal points, as in {[1.0] + [0.0] * (n_layers - 1)}")
+    raise UserError(f"layers={layers!r:.99}: expected {', '.join(expected)}, 'average', 'top', or 0 to {n_layers - 1}.")
+
+
+def _parse(layers: Layers, n_layers: int) -> LayerChoice | None:
+    """Return the choice; None if this is none."""
+    if isinstance(layers, str):
+        return _parse_text(layers, n_layers)
+    if _is_whole(layers):
+        return _chosen("one", [int(layers)], n_layers)
+    if not isinstance(layers, list | tuple | np.ndarray) or not len(layers):
+        return None
+    if all(map(_is_whole, layers)):
+        return _chosen("each", [int(index) for index in layers], n_layers)
+    are_numbers = all(isinstance(weight, int | float | np.floating) and np.isfinite(weight) for weight in layers)
+    if not are_numbers or len(layers) != n_layers:
+        return None
+    return _weighted_sum([float(weight) for weight in layers])
+
+
+def _parse_text(text: str, n_layers: int) -> LayerChoice | None:
+    if text == "all":
+        return LayerChoice("each", list(range(n_layers)))
+    if text in ("concat", "mix"):
+        return LayerChoice(text, list(range(n_layers)))
+    if text == "average":
+        return _weighted_sum([1 / n_layers] * n_layers)
+    if text == "top":
+        return _chosen("one", [-1], n_layers)
+    how, _, numbers = text.rpartition(":")
+    if how not in ("", "concat", "mix") or not INDICES.fullmatch(numbers):
+        return None
+    indices = [int(index) for index in numbers.split(",")]
+    if not how:
+        how = "each" if len(indices) > 1 else "one"
+    return _chosen(how, indices, n_layers)
+
+
+def _chosen(how: str, indices: list[int], n_layers: int) -> LayerChoice | None:
+    """Return a choice of layers, -1 for the top; None if one is missing, or named twice, as in [1, 0, 0],
+    where weights may be meant.
+    """
+    indices = [index + n_layers if index < 0 else index for index in indices]
+    are_there = all(0 <= index < n_layers for index in indices)
+    if not are_there or len(set(indices)) < len(indices):
+        return None
+    if how == "one":
+        return _weighted_sum([float(layer == indices[0]) for layer in range(n_layers)])
+    return LayerChoice(how, indices)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _weighted_sum(weights: list[float]) -> LayerChoice:
+    return LayerChoice("sum", [index for index, weight in enumerate(weights) if weight], weights)

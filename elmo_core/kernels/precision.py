@@ -1,0 +1,54 @@
+"""The precision of matrix products: float32, in TF32 where a GPU has it and nothing is scored, or bfloat16."""
+
+import contextlib
+from contextvars import ContextVar
+
+from elmo_core.machine import paddle_compat
+from elmo_core.machine.runtime import on_device, paddle
+
+_precision = ContextVar("precision", default="float32")  # of the products of this thread
+
+
+def use(name: str) -> None:
+    """Compute large products in "float32" or "bfloat16" from now on; everything else stays in float32."""
+    _precision.set(name)
+
+
+def current() -> str:
+    return _precision.get()
+
+
+def bfloat16_enabled() -> bool:
+    return _precision.get() == "bfloat16"
+
+
+@contextlib.contextmanager
+def precision(name: str):
+    """Compute large products inside the block in "float32" or "bfloat16"."""
+    token = _precision.set(name)
+    try:
+        yield
+    finally:
+        _precision.reset(token)
+
+
+@contextlib.contextmanager
+def only(name: str, tf32: bool = False):
+    """Compute products inside the block in this precision, in no other, whatever training uses; unless tf32 is true."""
+    before = paddle_compat.tf32_allowed(paddle)
+    paddle_compat.allow_tf32(paddle, tf32)
+    try:
+        with precision(name):
+            yield
+    finally:
+        paddle_compat.allow_tf32(paddle, before)
+
+
+@contextlib.contextmanager
+def inference(device: str, name: str = "float32", tf32: bool = True):
+    """Compute on a device, in this precision, without gradients; restores the caller's settings.
+
+    tf32: use TF32 where the device has it.
+    """
+    with on_device(device), only(name, tf32 and paddle_compat.has_tf32(paddle, device)), paddle.no_grad():
+        yield

@@ -1,0 +1,84 @@
+"""Losses and speed of a pretraining run between two log lines."""
+
+import math
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from elmo_core.training.ranks import Ranks
+from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError
+
+ADVICE = "It is not saved. Resume earlier with --init_from_ckpt, --allow_changes and a lower --lr or --max_grad_norm."
+
+
+class Meter:
+    """Losses and time since the last log line. On a GPU, losses are read back only when a log line or checkpoint is due.
+
+    sums: (3,) forward loss, backward loss and steps since then, updated in place. last_loss: of this rank's last step.
+    """
+
+    def __init__(self, sums: np.ndarray):
+        self._sums = sums
+        self.checks_at_once = paddle.get_device() == "cpu"
+        self._pending: list[tuple[int, list, dict]] = []
+        self.last_loss = math.nan
+        self._start()
+
+    def add(self, step: int, losses: list, position: dict) -> None:
+        """Add a step's losses. position: where in the text its batch ended."""
+        self._pending.append((step, [loss.detach() for loss in losses], position))
+        if self.checks_at_once:
+            self.check()
+
+    def check(self) -> None:
+        """Read back the pending losses. Raises if one is not finite, before the model can be saved."""
+        for step, losses, position in self._pending:
+            forward, backward = (float(loss) for loss in losses)
+            if not math.isfinite(forward + backward):
+                raise UserError(
+                    f"step {step:,}: the loss is not finite (forward {forward}, backward {backward}), in a batch that "
+                    f"ends at sentence {position['sentence']:,} of {position['file']}, epoch {position['epoch']}. {ADVICE}"
+                )
+            self._sums += forward, backward, 1
+            self.last_loss = (forward + backward) / 2
+            self._steps += 1
+        self._pending.clear()
+
+    def seconds_per_step(self) -> float:
+        """Return the mean time of the steps since the last log line."""
+        self.check()
+        return (time.perf_counter() - self._started - self._idle) / self._steps
+
+    def pop_means(self, ranks: Ranks) -> tuple[float, float, float]:
+        """Return the mean forward and backward loss over all ranks, and seconds per step, since the last call."""
+        seconds = self.seconds_per_step()
+        forward, backward, steps = ranks.sum(self._sums)
+        self._sums[:] = 0
+        self._start()
+        return forward / steps, backward / steps, seconds
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Exclude the time of the `with` block."""
+        self.check()
+        start = time.perf_counter()
+        yield
+        self._idle += time.perf_counter() - start
+
+    def _start(self) -> None:
+        self._started, self._idle, self._steps = time.perf_counter(), 0.0, 0
+
+
+def memory_in_use() -> int:
+    """Memory of this process in bytes; on a GPU, its peak there; on Windows and macOS, the peak of Paddle's tensors."""
+    if paddle.get_device().startswith("gpu"):
+        return paddle.device.cuda.max_memory_allocated()
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        return int(statm.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return paddle.base.core.host_memory_stat_peak_value("Allocated", 0)
