@@ -24,19 +24,19 @@ from elmo_core import __version__
 from elmo_core.checks import check_number, check_option, check_sentence, check_sentences, checked
 from elmo_core.config import MAX_FLOAT, ELMoConfig
 from elmo_core.display.surprisal_plot import plot_surprisal
+from elmo_core.encoding import answers
+from elmo_core.encoding.encoder import Encoder
+from elmo_core.encoding.layers import EncodedBatch, LayerChoice, Layers, Reading
+from elmo_core.encoding.token_tables import TokenTable
 from elmo_core.kernels import precision
+from elmo_core.kernels.matmul import chosen_precision, freeze, state_of
 from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, bar, format_count, log
-from elmo_core.encoding import answers
 from elmo_core.network import texts
-from elmo_core.encoding.encoder import Encoder
-from elmo_core.encoding.layers import EncodedBatch, LayerChoice, Layers, Reading
 from elmo_core.network.lstmp import LSTMP, BiLMState, Packing, map_state, run_layer
-from elmo_core.kernels.matmul import chosen_precision, freeze, state_of
 from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
-from elmo_core.encoding.token_tables import TokenTable
 from elmo_core.text.tokens import LMBatch, Vocabulary, restore_order, token_batch
 from elmo_core.weights import checkpoint, published
 from elmo_core.weights.model_files import fits_alphabet, has_softmax, read_model, resolve_name, vocabulary_words

@@ -28,10 +28,10 @@ import dataset
 import script
 from elmo_core import messages
 from elmo_core.display.terminal import display_width, pad
+from elmo_core.encoding.surprisal import Comparison, TokenSurprisal
 from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import UserError, format_count
-from elmo_core.encoding.surprisal import Comparison, TokenSurprisal
 from elmo_core.text import language
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.offsets import token_offsets

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import args as arguments
 import script
 from elmo_core.config import PRESETS, ELMoConfig, differences
-from elmo_core.machine import runtime, paddle_compat
+from elmo_core.machine import paddle_compat, runtime
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.tokens import Vocabulary
@@ -71,8 +71,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     # a mistake in the flags does not wait for Paddle
     from elmo_core.kernels import precision
-    from elmo_core.training.ranks import Ranks
     from elmo_core.kernels.matmul import chosen_precision
+    from elmo_core.training.ranks import Ranks
 
     device = runtime.set_device(args.device, args.tf32)
     args.precision = chosen_precision(args.precision, device)

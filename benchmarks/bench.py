@@ -29,17 +29,17 @@ import dataset
 import elmo
 import script
 from elmo_core.config import PRESETS
+from elmo_core.encoding.token_tables import TokenTable
 from elmo_core.kernels import precision
+from elmo_core.kernels.matmul import chosen_precision, freeze
 from elmo_core.machine import runtime
-from elmo_core.training.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import softmax
-from elmo_core.kernels.matmul import chosen_precision, freeze
-from elmo_core.training.optimizer import Adagrad
-from elmo_core.encoding.token_tables import TokenTable
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 from elmo_core.text.tokens import EOS, SPECIAL_TOKENS, LMBatch, Vocabulary
+from elmo_core.training.optimizer import Adagrad
+from elmo_core.training.ranks import Ranks
 from elmo_core.weights import checkpoint
 from elmo_tools.pretraining.prefetch import prefetched
 

@@ -21,12 +21,11 @@ import args as arguments
 import dataset
 import script
 from elmo_core.config import PRESETS, ELMoConfig
-from elmo_core.kernels import precision
-from elmo_core.machine import runtime, paddle_compat
-from elmo_core.training.ranks import Ranks
+from elmo_core.kernels import matmul, precision
+from elmo_core.machine import paddle_compat, runtime
 from elmo_core.machine.runtime import paddle
-from elmo_core.kernels import matmul
 from elmo_core.network import softmax
+from elmo_core.training.ranks import Ranks
 from elmo_tools.pretraining.meter import memory_in_use
 
 PRODUCTS = "float32", "tf32", "bfloat16"  # of run_pretrain.py: with --tf32=off, by default, with --precision=bfloat16

@@ -23,14 +23,13 @@ import dataset
 import elmo
 from elmo_core.config import ELMoConfig
 from elmo_core.files import disk
-from elmo_core.kernels import precision
-from elmo_core.machine import runtime, paddle_compat
-from elmo_core.training.ranks import Ranks
+from elmo_core.kernels import fused, gpu_lstm, matmul, nvrtc, precision
+from elmo_core.kernels.row_gradients import row_gradient
+from elmo_core.machine import paddle_compat, runtime
 from elmo_core.machine.runtime import paddle
-from elmo_core.kernels import fused, gpu_lstm, matmul, nvrtc
 from elmo_core.network import softmax
 from elmo_core.network.lstmp import equations
-from elmo_core.kernels.row_gradients import row_gradient
+from elmo_core.training.ranks import Ranks
 
 LIMITS = {"float32": 1e-4, "tf32": 1e-2, "bfloat16": 5e-2}  # of the gradients' differences, as a share of their norms
 TREE = "1\tAnna\t_\tPROPN\t_\t_\t2\tnsubj\t_\t_\n2\tlives\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n"  # in CoNLL-U
@@ -109,7 +108,10 @@ def agreement(device: str, ranks: Ranks) -> str:
 
     def gradients(where: str, precision: str) -> list[np.ndarray]:
         name = "bfloat16" if precision == "bfloat16" else "float32"
-        with runtime.on_device(where), precision.only(name, precision != "float32" and paddle_compat.has_tf32(paddle, where)):
+        with (
+            runtime.on_device(where),
+            precision.only(name, precision != "float32" and paddle_compat.has_tf32(paddle, where)),
+        ):
             bilm = elmo.BiLM(config)
             for key, weight in bilm.named_parameters():
                 weight.set_value(weights[key])

@@ -18,10 +18,10 @@ from elmo_core.checks import describe
 from elmo_core.files import disk
 from elmo_core.files.tensors import digest, read_tensors
 from elmo_core.kernels import precision
+from elmo_core.kernels.matmul import chosen_precision
 from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, join_names, log
-from elmo_core.kernels.matmul import chosen_precision
 from elmo_core.text.language import AUTO, make_tokeniser
 from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.tokenise import Tokeniser

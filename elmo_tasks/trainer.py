@@ -18,8 +18,8 @@ from elmo_core.files.tensors import digest, join_arrays, read_tensors, split_arr
 from elmo_core.machine import paddle_compat
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, bar, format_duration, log
-from elmo_core.training.optimizer import Adam
 from elmo_core.text.tokens import shuffled_batches
+from elmo_core.training.optimizer import Adam
 from elmo_tasks import folder as model_folder
 from elmo_tasks.inputs import BILM
 from elmo_tasks.settings import HELD_OUT, TrainingSettings

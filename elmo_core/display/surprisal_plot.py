@@ -7,9 +7,9 @@ from typing import Any
 
 from elmo_core.checks import describe, import_optional
 from elmo_core.display.terminal import printable, truncate
+from elmo_core.encoding.surprisal import Surprisals
 from elmo_core.files import disk
 from elmo_core.messages import UserError, log
-from elmo_core.encoding.surprisal import Surprisals
 from elmo_core.text.tokens import BOS
 
 CHINESE_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei")

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from elmo_core.checks import check_number, check_sentence, check_sentences, checked
+from elmo_core.encoding.layers import EncodedBatch, LayerChoice, Reading
+from elmo_core.encoding.surprisal import Comparison, Surprisals, difference, surprisals
 from elmo_core.kernels import precision
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, bar, log
 from elmo_core.network.cosines import nearest, unit
-from elmo_core.encoding.layers import EncodedBatch, LayerChoice, Reading
-from elmo_core.encoding.surprisal import Comparison, Surprisals, difference, surprisals
 from elmo_core.text.tokens import SPECIAL_TOKENS, restore_order
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from elmo_core.config import ELMoConfig
+from elmo_core.encoding.layers import Layers, Reading, layer_choice
+from elmo_core.encoding.token_tables import OOVCounter, TokenTable
 from elmo_core.kernels import precision
 from elmo_core.machine import runtime
-from elmo_core.encoding.layers import Layers, Reading, layer_choice
 from elmo_core.network.lstmp import map_state
-from elmo_core.encoding.token_tables import OOVCounter, TokenTable
 from elmo_core.text.tokens import Vocabulary, sentence_batches
 
 TOKENS_PER_ROW = 64  # a batch holds at most batch_size * 64 tokens: longer sentences, fewer rows

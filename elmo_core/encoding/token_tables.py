@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from elmo_core.config import ELMoConfig
+from elmo_core.kernels.matmul import state_of
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import format_count, log
-from elmo_core.kernels.matmul import state_of
 from elmo_core.text.characters import BYTES
 from elmo_core.text.language import warn_if_unreadable
 from elmo_core.text.tokens import BOS, EOS, UNK, Vocabulary, pad_rows, token_batch

@@ -21,10 +21,9 @@ import numpy as np
 
 from elmo_core import messages
 from elmo_core.files import disk
-from elmo_core.kernels import precision
+from elmo_core.kernels import onednn, precision
 from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle
-from elmo_core.kernels import onednn
 
 SOURCE = Path(__file__).with_name("fused.c")
 FLAGS = "-O3 -march=native -mprefer-vector-width=512 -fno-math-errno -fno-trapping-math -shared -fPIC"

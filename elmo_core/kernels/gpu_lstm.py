@@ -17,12 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.kernels import precision
+from elmo_core.kernels import nvrtc, precision
+from elmo_core.kernels.matmul import amp_matmul, amp_operand
 from elmo_core.machine import paddle_compat
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import log
-from elmo_core.kernels import nvrtc
-from elmo_core.kernels.matmul import amp_matmul, amp_operand
 
 SOURCE = Path(__file__).with_suffix(".c")
 TOLERANCE = 1e-4  # between float32 results, as a share of the largest

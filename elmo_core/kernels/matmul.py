@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Sequence
 
 from elmo_core.checks import check_option
-from elmo_core.kernels import precision
+from elmo_core.kernels import fused, onednn, precision
+from elmo_core.kernels.fused import AS_IS, TRANSPOSED
 from elmo_core.machine import paddle_compat
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
-from elmo_core.kernels import fused, onednn
-from elmo_core.kernels.fused import AS_IS, TRANSPOSED
 from elmo_core.settings import PRECISIONS
 
 

@@ -12,10 +12,9 @@ from functools import partial
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.kernels import precision
-from elmo_core.machine.runtime import n_threads, paddle, run_in_parallel, to_tensor
-from elmo_core.kernels import fused
+from elmo_core.kernels import fused, precision
 from elmo_core.kernels.matmul import amp_matmul, amp_operand, packed
+from elmo_core.machine.runtime import n_threads, paddle, run_in_parallel, to_tensor
 from elmo_core.text.tokens import Tokens
 
 nn = paddle.nn

@@ -33,10 +33,9 @@ from typing import NamedTuple
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.kernels import precision
-from elmo_core.machine.runtime import paddle, run_in_parallel, to_tensor
-from elmo_core.kernels import fused, gpu_lstm
+from elmo_core.kernels import fused, gpu_lstm, precision
 from elmo_core.kernels.matmul import amp_matmul, amp_operand, packed
+from elmo_core.machine.runtime import paddle, run_in_parallel, to_tensor
 
 sigmoid, tanh = paddle.nn.functional.sigmoid, paddle.tanh
 

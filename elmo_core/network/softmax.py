@@ -16,10 +16,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from elmo_core.machine.runtime import paddle, run_in_parallel, to_tensor
 from elmo_core.kernels import fused
 from elmo_core.kernels.matmul import amp_matmul
 from elmo_core.kernels.row_gradients import gather_rows, row_index
+from elmo_core.machine.runtime import paddle, run_in_parallel, to_tensor
 
 LOGITS_PER_SLICE = 2**22  # elements per slice of logits, small enough for the cache
 MASKED_LOGIT = -1e30  # the logit of an accidental hit

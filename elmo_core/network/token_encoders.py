@@ -6,9 +6,9 @@ To add one: a class here, a line in TOKEN_ENCODERS, and its name, which says wha
 import numpy as np
 
 from elmo_core.config import ELMoConfig
+from elmo_core.kernels.row_gradients import embedding_lookup
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.char_cnn import CharCNN
-from elmo_core.kernels.row_gradients import embedding_lookup
 from elmo_core.text.tokens import Tokens
 
 nn = paddle.nn

@@ -11,10 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from elmo_core.machine import paddle_compat
-from elmo_core.machine.runtime import n_threads, paddle, run_in_parallel
 from elmo_core.kernels import fused
 from elmo_core.kernels.row_gradients import RowGradient, row_gradient
+from elmo_core.machine import paddle_compat
+from elmo_core.machine.runtime import n_threads, paddle, run_in_parallel
 
 WORTH_THREADS = 1 << 16  # elements
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.files.disk import check_input, read_json
 from elmo_core.files.array_file import ArrayFile, open_hdf5, quoted
+from elmo_core.files.disk import check_input, read_json
 from elmo_core.files.foreign_files import damage_named
 from elmo_core.messages import UserError
 from elmo_core.text.tokens import Vocabulary

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from elmo_core.config import FILTERS, MAX_CHARS, ELMoConfig
-from elmo_core.files.disk import check_input, read_json
 from elmo_core.files.array_file import ArrayFile
+from elmo_core.files.disk import check_input, read_json
 from elmo_core.files.foreign_files import damage_named
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.characters import CodePoints

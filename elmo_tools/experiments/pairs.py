@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.messages import UserError, format_count, log
 from elmo_core.encoding.surprisal import Comparison
+from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.text_files import parse_json, read_lines
 
 FIELDS = "sentence_good", "sentence_bad"

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from elmo_core.messages import UserError
 from elmo_core.encoding.surprisal import Surprisals
+from elmo_core.messages import UserError
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.text_files import read_lines, read_sentences

@@ -15,8 +15,8 @@ import numpy as np
 
 from elmo import BiLM
 from elmo_core.config import MAX_CHARS
-from elmo_core.machine.runtime import paddle
 from elmo_core.encoding.layers import LayerChoice
+from elmo_core.machine.runtime import paddle
 from elmo_core.network.lstmp import Packing
 from elmo_core.text.characters import MAX_BYTES, CodePoints
 from elmo_core.text.tokens import UNK_ID, Vocabulary, token_batch

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_core.training.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
+from elmo_core.training.ranks import Ranks
 
 ADVICE = "It is not saved. Resume earlier with --init_from_ckpt, --allow_changes and a lower --lr or --max_grad_norm."
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 
 from elmo import BiLM
-from elmo_core.training.ranks import Ranks
 from elmo_core.text.tokens import LMBatch
+from elmo_core.training.ranks import Ranks
 
 
 def perplexity(loss: float) -> float:

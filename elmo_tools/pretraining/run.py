@@ -11,14 +11,14 @@ import numpy as np
 from dataset import EvalStream, TrainStream
 from elmo import BiLM
 from elmo_core import messages
-from elmo_core.training.ranks import Ranks
-from elmo_core.machine.runtime import paddle
 from elmo_core.machine.paddle_compat import to_array
+from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, log
-from elmo_core.training.optimizer import Adagrad, Adam
 from elmo_core.network.softmax import Candidates, draw_candidates, is_sampled
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.tokens import LMBatch, Vocabulary
+from elmo_core.training.optimizer import Adagrad, Adam
+from elmo_core.training.ranks import Ranks
 from elmo_core.weights import checkpoint
 from elmo_tools.pretraining.interruption import Interruption
 from elmo_tools.pretraining.meter import ADVICE, Meter, memory_in_use

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import runs
 
-from elmo_core.machine import runtime, paddle_compat
+from elmo_core.machine import paddle_compat, runtime
 from elmo_core.machine.runtime import paddle
 
 READS = "numpy", "item", "tolist", "__float__", "__int__", "__bool__", "__array__", "__index__"

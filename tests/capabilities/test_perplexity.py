@@ -11,9 +11,9 @@ from stream_reference import KINDS, log_probabilities, log_probability, steps, w
 
 import dataset
 from elmo import BiLM
-from elmo_core.training.ranks import Ranks
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.tokens import Vocabulary
+from elmo_core.training.ranks import Ranks
 from elmo_tools.pretraining import perplexity
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from elmo import ELMoConfig
-from elmo_core.machine.runtime import paddle
 from elmo_core.kernels import fused
+from elmo_core.machine.runtime import paddle
 from elmo_core.network.char_cnn import CharCNN
 from elmo_core.text.characters import CharTable
 from elmo_core.text.tokens import Tokens

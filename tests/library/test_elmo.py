@@ -15,10 +15,10 @@ from reference import assert_close
 
 import elmo
 from elmo import BiLM, ELMo, ELMoEmbedder
+from elmo_core.encoding.layers import layer_choice
 from elmo_core.kernels import precision
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, format_count
-from elmo_core.encoding.layers import layer_choice
 from elmo_core.network.softmax import draw_candidates
 from elmo_core.text.characters import CodePoints
 from elmo_core.text.tokens import LMBatch, Vocabulary, token_batch

@@ -9,8 +9,8 @@ import tiny
 from reference import assert_close
 
 from elmo import ELMoEmbedder
-from elmo_core.machine import runtime
 from elmo_core.kernels import fused
+from elmo_core.machine import runtime
 
 
 def build_anew() -> fused.Kernel | None:

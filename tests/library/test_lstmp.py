@@ -8,8 +8,8 @@ import pytest
 import reference
 
 from elmo_core.config import ELMoConfig
-from elmo_core.machine.runtime import paddle
 from elmo_core.kernels import fused, gpu_lstm
+from elmo_core.machine.runtime import paddle
 from elmo_core.network.lstmp import LSTMP, Packing, run_layer
 
 P, H = 3, 7

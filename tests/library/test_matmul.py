@@ -9,9 +9,8 @@ import tiny
 from reference import assert_close
 
 from elmo import ELMo, ELMoEmbedder, load_bilm, make_bilm, weights_of
-from elmo_core.kernels import precision
+from elmo_core.kernels import matmul, precision
 from elmo_core.machine.runtime import paddle
-from elmo_core.kernels import matmul
 
 SENTENCES = [*tiny.SENTENCES, *([word] * n for n, word in enumerate(tiny.WORDS[3:], 1))]
 

@@ -5,9 +5,9 @@ from unittest import mock
 import pytest
 
 from elmo import ELMoEmbedder
+from elmo_core.kernels import fused, onednn
 from elmo_core.machine import runtime
 from elmo_core.messages import UserError
-from elmo_core.kernels import fused, onednn
 
 
 @pytest.mark.parametrize(

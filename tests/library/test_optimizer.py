@@ -5,9 +5,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from elmo_core.kernels.row_gradients import embedding_lookup
 from elmo_core.machine.runtime import paddle
 from elmo_core.training.optimizer import Adagrad, Adam
-from elmo_core.kernels.row_gradients import embedding_lookup
 
 SHAPES = {"large": (300, 301), "small": (7,), "table": (40, 5), "whole": (6, 2), "frozen": (3, 2)}
 DECAYED = {"large": 0.3, "small": 0.3, "table": 0.3}

@@ -4,7 +4,7 @@ import pytest
 
 from elmo import ELMoEmbedder
 from elmo_core.kernels import precision
-from elmo_core.machine import runtime, paddle_compat
+from elmo_core.machine import paddle_compat, runtime
 from elmo_core.machine.runtime import paddle
 
 

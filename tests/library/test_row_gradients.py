@@ -3,8 +3,8 @@
 import numpy as np
 import tiny
 
-from elmo_core.machine.runtime import paddle
 from elmo_core.kernels.row_gradients import embedding_lookup, row_gradient
+from elmo_core.machine.runtime import paddle
 
 
 def test_rows_that_are_read_again_and_in_several_batches_add_up():

@@ -5,9 +5,9 @@ import pytest
 import reference
 from tiny import dense_gradient
 
+from elmo_core.kernels.row_gradients import row_gradient
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import softmax as module
-from elmo_core.kernels.row_gradients import row_gradient
 from elmo_core.network.softmax import Softmax, draw_candidates, is_sampled, log_uniform
 
 V, P = 50, 5

@@ -17,9 +17,9 @@ import runs
 
 import elmo_tasks.task
 from elmo import ELMoConfig
+from elmo_core.kernels import fused, gpu_lstm
 from elmo_core.machine import paddle_compat
 from elmo_core.machine.runtime import paddle
-from elmo_core.kernels import fused, gpu_lstm
 from elmo_core.network import softmax
 from elmo_tasks import (
     Classifier,

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elmo_core.training.ranks import Ranks
 from elmo_core.machine.runtime import paddle
+from elmo_core.training.ranks import Ranks
 from elmo_core.weights import checkpoint
 from elmo_tools.pretraining import run
 from elmo_tools.pretraining.perplexity import Score

@@ -6,9 +6,9 @@ import time
 import numpy as np
 
 from elmo_core.kernels import precision
-from elmo_core.training.ranks import HEARTBEAT_SECONDS, Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
+from elmo_core.training.ranks import HEARTBEAT_SECONDS, Ranks
 
 ranks = Ranks()
 rank = ranks.rank

@@ -8,10 +8,10 @@ import sys
 import numpy as np
 import tiny
 
-from elmo_core.training.ranks import Ranks
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.softmax import draw_candidates
 from elmo_core.text.tokens import LMBatch, Vocabulary
+from elmo_core.training.ranks import Ranks
 from elmo_tools.pretraining.run import OPTIMIZERS
 
 WORDS = [*tiny.WORDS, *(f"w{k}" for k in range(60))]

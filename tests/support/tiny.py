@@ -10,8 +10,8 @@ import reference
 
 import dataset
 from elmo import BiLM, ELMoConfig, ELMoEmbedder
-from elmo_core.machine.runtime import paddle
 from elmo_core.kernels.row_gradients import row_gradient
+from elmo_core.machine.runtime import paddle
 from elmo_core.text.characters import CharTable
 from elmo_core.text.tokens import BOS, EOS, Lexicon, LMBatch, Vocabulary
 
