@@ -39,7 +39,7 @@ import script
 from elmo_core.config import ELMoConfig
 from elmo_core.files import disk
 from elmo_core.messages import UserError, log
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import bilm_tf, checkpoint, formats, model_files, published
 from elmo_tasks.ready import ready_made
 

@@ -12,9 +12,8 @@ docs/differences.md lists the differences from the paper and bilm-tf.
 
 import itertools
 import math
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from functools import cached_property, partial
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +24,19 @@ from elmo_core.checks import check_number, check_option, check_sentence, check_s
 from elmo_core.config import MAX_FLOAT, ELMoConfig
 from elmo_core.display.surprisal_plot import plot_surprisal
 from elmo_core.encoding import answers
-from elmo_core.encoding.encoder import Encoder
-from elmo_core.encoding.layers import EncodedBatch, LayerChoice, Layers, Reading
+from elmo_core.encoding.encoder import Encoder, run_sentences
+from elmo_core.encoding.layers import EncodedBatch, Layers, Reading
 from elmo_core.encoding.token_tables import TokenTable
 from elmo_core.kernels import precision
 from elmo_core.kernels.matmul import chosen_precision, freeze, state_of
 from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, bar, format_count, log
-from elmo_core.network import texts
-from elmo_core.network.lstmp import LSTMP, BiLMState, Packing, map_state, run_layer
-from elmo_core.network.softmax import Candidates, Softmax
-from elmo_core.network.token_encoders import TOKEN_ENCODERS
-from elmo_core.text.tokens import LMBatch, Vocabulary, restore_order, token_batch
+from elmo_core.network.bilm import BUILDING, BiLM, make_bilm, weights_of
+from elmo_core.network.scalar_mix import ScalarMix
+from elmo_core.network.softmax import Softmax
+from elmo_core.text.tokens import restore_order, token_batch
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint, published
 from elmo_core.weights.model_files import fits_alphabet, has_softmax, read_model, resolve_name, vocabulary_words
 from elmo_core.weights.published import install, models
@@ -46,126 +45,10 @@ __all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError
 __all__ += ["__version__", "install", "load_bilm", "models", "plot_surprisal"]
 
 nn = paddle.nn
-BUILDING = threading.RLock()  # held while layers are built: Paddle's LazyGuard acts on all threads
 
 
 def __dir__() -> list[str]:
     return __all__
-
-
-class BiLM(nn.Layer):
-    """The bidirectional language model. Its sublayers' names are the keys of every checkpoint.
-
-    softmax: include the softmax, for pretraining and perplexity. The vocabulary tables then collect
-    row gradients (elmo_core/kernels/row_gradients.py), which only the optimizers of elmo_core apply.
-    `ELMo(..., trainable=True)` gives the word table ordinary gradients.
-    """
-
-    is_fine_tuned = False  # by an ELMo: another one over the same biLM must not freeze it
-
-    def __init__(self, config: ELMoConfig, softmax: bool = True):
-        super().__init__()
-        self.config = config
-        self.token_encoder = TOKEN_ENCODERS[config.input](config, sparse=softmax)
-        for name in ("forward_lstm", "backward_lstm"):
-            setattr(self, name, nn.LayerList(LSTMP(config) for _ in range(config.n_layers)))
-        if softmax and config.vocab_size:
-            self.softmax = Softmax(config.vocab_size, config.projection_dim)
-
-    def zero_state(self, rows: int) -> BiLMState:
-        zeros = self.forward_lstm[0].zero_state(rows)
-        return [[zeros, zeros] for _ in self.forward_lstm]
-
-    def lstm_layers(
-        self,
-        vectors: paddle.Tensor,
-        indices: tuple[np.ndarray, np.ndarray],
-        packing: Packing,
-        state: BiLMState | None = None,
-        dropout: float = 0.0,
-        max_layer: int | None = None,
-    ) -> tuple[list[list[paddle.Tensor]], BiLMState]:
-        """Run both directions through layers 1 .. max_layer (default: all).
-
-        vectors: (N, P) token vectors; indices: per direction, (M,) packed indices into them; state: each row's initial
-        state (default: zero).
-        Returns the packed outputs of layers 0 .. max_layer, in both directions, and each row's final state.
-        """
-        indices = list(map(to_tensor, indices))
-        x = [paddle.gather(vectors, index) for index in indices]  # each (M, P)
-        state = state or self.zero_state(len(packing.sorted_indices))
-        layers, final = [x], []
-        pairs = zip(self.forward_lstm, self.backward_lstm, strict=True)
-        for layer, (pair, initial) in enumerate(itertools.islice(zip(pairs, state, strict=True), max_layer)):
-            initial_states = list(map(packing.sort, initial))
-            if layer == 0 and not dropout:  # the compiled loops multiply each distinct vector by W_x only once
-                results = run_layer(pair, [vectors, vectors], initial_states, packing.batch_sizes, indices)
-            else:
-                dropped = [nn.functional.dropout(side, dropout) for side in x] if dropout else x
-                results = run_layer(pair, dropped, initial_states, packing.batch_sizes)
-            final.append([packing.unsort((result.h, result.c)) for result in results])
-            outputs = [result.outputs for result in results]
-            if layer and self.config.use_skip_connections:
-                outputs = [output + side for output, side in zip(outputs, x, strict=True)]
-            layers.append(outputs)
-            x = outputs
-        return layers, final
-
-    def sentences(
-        self,
-        vectors: paddle.Tensor,
-        index: np.ndarray,
-        lengths: np.ndarray,
-        choice: LayerChoice,
-        state: BiLMState | None = None,
-        dropout: float = 0.0,
-        read_final_marker: bool = False,
-    ) -> tuple[EncodedBatch, BiLMState]:
-        """Compute the chosen layers of sentences `<S> w1 .. wn </S>`, and the final state of each.
-
-        index: (B, T) indices into vectors; lengths: (B,), markers included. Output step k of either direction is its k-th
-        word (1 .. n), counted from where it starts. read_final_marker: by each direction, which in pretraining only
-        predicts it.
-        """
-        packing = Packing.from_lengths(lengths if read_final_marker else lengths - 1)
-        forward = index[packing.row, packing.step]
-        backward = index[packing.row, lengths[packing.row] - 1 - packing.step]
-        layers, state = self.lstm_layers(vectors, (forward, backward), packing, state, dropout, choice.max_layer)
-        return EncodedBatch(choice.select(layers), packing, lengths - 2), state
-
-    def forward(
-        self, batch: LMBatch, state: BiLMState, candidates: Candidates, dropout: float = 0.0
-    ) -> tuple[list[paddle.Tensor], BiLMState]:
-        """Return the mean losses [forward, backward] and the detached state for the next batch."""
-        dropout = dropout if self.training else 0.0
-        top, targets, _, state = self._top_layer(batch, state, dropout)
-        if dropout:
-            top = [nn.functional.dropout(h, dropout) for h in top]
-        return self.softmax.losses(top, targets, candidates), map_state(paddle.Tensor.detach, state)
-
-    def log_probabilities(
-        self, batch: LMBatch, state: BiLMState | None = None
-    ) -> tuple[np.ndarray, np.ndarray, BiLMState]:
-        """Full-softmax log-probabilities of all targets, forward and backward (B, T), 0 at padding; and the final state.
-
-        Those of a batch that is not scored are 0.
-        """
-        with paddle.no_grad(), precision.only("float32"):
-            top, targets, packing, state = self._top_layer(batch, state, 0.0)
-            scores = np.zeros((2, *batch.forward_target.shape))
-            if batch.scored:
-                tasks = [partial(self.softmax.predictions, h, words) for h, words in zip(top, targets, strict=True)]
-                scores[:, packing.row, packing.step] = [-surprisal for surprisal, *_ in runtime.run_in_parallel(tasks)]
-            return scores[0], scores[1], state
-
-    def _top_layer(self, batch: LMBatch, state: BiLMState | None, dropout: float):
-        """Return the top layer's packed outputs and targets, per direction, the packing, and the new state."""
-        packing = Packing.from_lengths(batch.lengths)
-        at = packing.row, packing.step
-        vectors = self.token_encoder(batch.tokens)
-        indices = batch.forward_input[at], batch.backward_input[at]
-        layers, state = self.lstm_layers(vectors, indices, packing, state, dropout)
-        return layers[-1], (batch.forward_target[at], batch.backward_target[at]), packing, state
 
 
 def load_bilm(params: str | Path, softmax: bool | None = False) -> tuple[BiLM, Vocabulary | None]:
@@ -175,65 +58,6 @@ def load_bilm(params: str | Path, softmax: bool | None = False) -> tuple[BiLM, V
     """
     folder, config, weights, vocabulary = read_model(params, softmax)
     return make_bilm(config, weights, str(folder)), vocabulary
-
-
-def make_bilm(config: ELMoConfig, weights: dict[str, np.ndarray], source: str = "the copy of a model") -> BiLM:
-    """Build a biLM with these weights; with a softmax if they have one. source: used in error messages."""
-    softmax = config.vocab_size > 0 and any(name.startswith("softmax.") for name in weights)
-    with BUILDING, paddle.LazyGuard():  # takes no memory until the weights, whose shapes are compared first, are set
-        bilm = BiLM(config, softmax)
-    set_weights(bilm.state_dict(), weights, source)
-    return bilm
-
-
-def weights_of(layer: nn.Layer) -> dict[str, np.ndarray]:
-    """Return the weights of a layer, by name."""
-    return {name: weight.numpy() for name, weight in layer.state_dict().items()}
-
-
-def set_weights(parameters: Mapping[str, paddle.Tensor], weights: Mapping[str, np.ndarray], source: str) -> None:
-    """Set all parameters. Raises, and changes nothing, if one is missing, unexpected or has the wrong shape.
-
-    Those that have their values already are left alone, and so is what was computed with them, such as cached layers.
-    """
-    checkpoint.check_shapes({name: tuple(parameter.shape) for name, parameter in parameters.items()}, weights, source)
-    for name, parameter in parameters.items():
-        value = weights[name].astype(str(parameter.dtype).removeprefix("paddle."), copy=False)
-        if not (parameter._is_initialized() and np.array_equal(parameter.numpy(), value)):
-            parameter.set_value(value)
-
-
-class ScalarMix(nn.Layer):
-    """gamma * sum_j softmax(s)_j h_j, with optional layer normalisation over the unmasked tokens."""
-
-    def __init__(self, n_layers: int, layer_norm: bool = False):
-        super().__init__()
-        check_number("n_layers", n_layers, 1, integer=True)
-        self.layer_norm = layer_norm
-        zero, one = nn.initializer.Constant(0.0), nn.initializer.Constant(1.0)
-        self.scalars = self.create_parameter([n_layers], default_initializer=zero)
-        self.gamma = self.create_parameter([1], default_initializer=one)
-
-    def forward(self, layers: Sequence[paddle.Tensor], mask: paddle.Tensor | None = None) -> paddle.Tensor:
-        """Mix the layers, each (..., D). mask: (...), 1 for tokens, 0 for padding; used only by the layer norm."""
-        if len(layers) != len(self.scalars):
-            raise UserError(f"ScalarMix: found {format_count(len(layers), 'layers')}, expected {len(self.scalars)}.")
-        if 0 in layers[0].shape:  # older Paddle cannot add empty tensors
-            return layers[0]
-        if self.layer_norm:
-            layers = [_masked_layer_norm(layer, mask) for layer in layers]
-        weights = nn.functional.softmax(self.scalars, axis=0)
-        return self.gamma * sum(weights[j] * layer for j, layer in enumerate(layers))
-
-
-def _masked_layer_norm(layer: paddle.Tensor, mask: paddle.Tensor | None) -> paddle.Tensor:
-    """Normalise to zero mean and unit variance over all features of all unmasked tokens."""
-    mask = paddle.ones(layer.shape[:-1], layer.dtype) if mask is None else mask.astype(layer.dtype)
-    mask = mask.unsqueeze(-1)
-    count = mask.sum() * layer.shape[-1]
-    mean = (layer * mask).sum() / count
-    variance = (((layer - mean) * mask) ** 2).sum() / count
-    return (layer - mean) / paddle.sqrt(variance + 1e-12)
 
 
 class ELMo(Encoder, nn.Layer):
@@ -283,9 +107,9 @@ class ELMo(Encoder, nn.Layer):
                 raise UserError(f"{name}={rate}: it acts inside the frozen biLM. Expected 0, or trainable=True.")
         check_option("pool", pool, (None, "mean"))
         folder = None if isinstance(params, tuple) else resolve_name(params)
-        model = load_bilm(folder) if folder else _check_model(params)
+        bilm, vocabulary = load_bilm(folder) if folder else _check_model(params)
         self.precision = chosen_precision(precision, paddle.get_device())
-        self._choose(model, layers, ("mix", "concat", "sum"), pool)
+        self._set_bilm(bilm, vocabulary, layers, ("mix", "concat", "sum"), pool)
         self.n_mixes = n_mixes
         self.trainable = False
         self.l2_coef = l2_coef
@@ -334,12 +158,19 @@ class ELMo(Encoder, nn.Layer):
             shape = [rows, self.layer_dim] if self.pool else [rows, steps, self.layer_dim]
             return [paddle.zeros(shape)] * self.choice.n_layers, paddle.zeros([rows, steps])
         grad = paddle.set_grad_enabled(self.trainable and paddle.is_grad_enabled())
-        with grad, precision.precision(self.precision):
+        with grad, precision.temporarily(self.precision):
             vectors = self.bilm.token_encoder(batch.tokens)
             if self.training and self.word_dropout:
                 vectors = vectors * nn.functional.dropout(paddle.ones([len(vectors), 1]), self.word_dropout)
             dropout = self.layer_dropout if self.training else 0.0
-            encoded, _ = self.bilm.sentences(vectors, batch.index, batch.lengths, self.choice, dropout=dropout)
+            encoded, _ = run_sentences(
+                self.bilm,
+                vectors,
+                index=batch.index,
+                lengths=batch.lengths,
+                choice=self.choice,
+                dropout=dropout,
+            )
             return encoded.tensors(bool(self.pool))
 
     def _cached_layers(self, sentences: list[Sequence[str]]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
@@ -451,18 +282,22 @@ class ELMoEmbedder(Encoder):
         self._layers, self.pool = layers, pool
         self.batch_size, self.dtype, self.carry_state, self.progress = batch_size, dtype, carry_state, progress
         with runtime.on_device(self.device):
-            self._set_model(load_bilm(self._folder) if self._folder else _check_model(params))
+            if self._folder:
+                bilm, vocabulary = load_bilm(self._folder)
+            else:
+                bilm, vocabulary = _check_model(params)
+            self._set_model(bilm, vocabulary)
         if self._folder:
             freeze(self.bilm.parameters())
 
-    def _set_model(self, model: tuple[BiLM, Vocabulary | None]) -> None:
+    def _set_model(self, bilm: BiLM, vocabulary: Vocabulary | None) -> None:
         layers = self._layers
         if isinstance(layers, str) and layers == "mix":
-            layers = list(model[0].config.mix)
+            layers = list(bilm.config.mix)
             if not layers:
                 missing = "this model has no mix, which only imported TensorFlow Hub modules have"
                 raise UserError(f"layers='mix': {missing}. Use 'average', or a list of weights.")
-        self._choose(model, layers, ("each", "concat", "sum"), self.pool)
+        self._set_bilm(bilm, vocabulary, layers, ("each", "concat", "sum"), self.pool)
         self.token_table = TokenTable(self.bilm.token_encoder, self.config, self.vocabulary)
         self._softmax: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
 
@@ -501,10 +336,11 @@ class ELMoEmbedder(Encoder):
         with runtime.on_device(self.device):
             if isinstance(model, str):
                 self._folder = install(model)
-                self._set_model(load_bilm(self._folder))
+                bilm, vocabulary = load_bilm(self._folder)
+                self._set_model(bilm, vocabulary)
             else:
                 config, weights, vocabulary = model
-                self._set_model((make_bilm(config, weights), vocabulary))
+                self._set_model(make_bilm(config, weights), vocabulary)
         freeze(self.bilm.parameters())
 
     def __repr__(self) -> str:
@@ -576,7 +412,7 @@ class ELMoEmbedder(Encoder):
             self._softmax = bilm.softmax, vocabulary
         return self._softmax
 
-    encode_texts = texts.encode_texts
+    encode_texts = answers.encode_texts
     substitutes = answers.substitutes
     surprisal = answers.surprisal
     iter_surprisal = answers.iter_surprisal

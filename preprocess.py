@@ -30,7 +30,7 @@ from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.language import warn_if_unreadable
 from elmo_core.text.text_files import blocks
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from elmo_tools.preprocessing import word2vec
 from elmo_tools.preprocessing.raw_text import Options, make_corpus
 

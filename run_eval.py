@@ -24,7 +24,6 @@ from typing import IO, TYPE_CHECKING, Any
 from tqdm import tqdm
 
 import args as arguments
-import dataset
 import script
 from elmo_core import messages
 from elmo_core.display.terminal import display_width, pad
@@ -37,10 +36,12 @@ from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokenise import Tokeniser
-from elmo_core.text.tokens import LMBatch, Vocabulary
+from elmo_core.text.tokens import LMBatch
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import model_files
 from elmo_tools.experiments.pairs import preferences, read_pairs
 from elmo_tools.experiments.regions import Baselines, read_items, region_rows
+from elmo_tools.pretraining import streams
 
 if TYPE_CHECKING:  # --help does not wait for Paddle
     import elmo
@@ -145,7 +146,7 @@ def print_perplexity(
 
     start = time.perf_counter()
     counts = ranks.run_on_main(lambda: corpus.count(vocabulary))
-    stream = dataset.EvalStream(corpus, vocabulary, args.batch_size, args.unroll_steps, bilm.config.input)
+    stream = streams.EvalStream(corpus, vocabulary, args.batch_size, args.unroll_steps, bilm.config.input)
     hidden = None if ranks.is_main else True
     with tqdm(total=counts.predictions, unit=" predictions", unit_scale=True, disable=hidden, leave=False) as bar:
         score = evaluate(bilm, with_progress(stream, bar), ranks)

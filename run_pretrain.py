@@ -22,7 +22,7 @@ from elmo_core.config import PRESETS, ELMoConfig, differences
 from elmo_core.machine import paddle_compat, runtime
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.corpus import Corpus, Counts
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint, model_files
 from elmo_tools.pretraining import run_folder
 from elmo_tools.pretraining.settings import FixedSettings, PretrainingSettings

@@ -38,6 +38,7 @@ import elmo
 import script
 from elmo_core.files import disk
 from elmo_core.messages import UserError, log
+from elmo_core.network.bilm import weights_of
 from elmo_core.text.text_files import read_lines
 from elmo_core.weights import checkpoint, model_files
 from elmo_tasks import Classifier, Parser, Reader, Tagger
@@ -201,7 +202,7 @@ def save_random(name: str, folder: Path) -> None:
     """Save the ELMo with random LSTMs, as before pretraining."""
     elmo.paddle.seed(1)
     bilm, vocabulary = elmo.load_bilm(model_files.resolve_name(name))
-    weights, fresh = elmo.weights_of(bilm), elmo.weights_of(elmo.BiLM(bilm.config, softmax=False))
+    weights, fresh = weights_of(bilm), weights_of(elmo.BiLM(bilm.config, softmax=False))
     chosen = {key: fresh[key] if "_lstm." in key else weight for key, weight in weights.items()}
     checkpoint.save_model(folder, bilm.config, chosen, vocabulary)
 

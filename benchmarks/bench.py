@@ -25,7 +25,6 @@ PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
 import args as arguments
-import dataset
 import elmo
 import script
 from elmo_core.config import PRESETS
@@ -37,10 +36,12 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.network import softmax
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
-from elmo_core.text.tokens import EOS, SPECIAL_TOKENS, LMBatch, Vocabulary
+from elmo_core.text.tokens import EOS, LMBatch
+from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from elmo_core.training.optimizer import Adagrad
 from elmo_core.training.ranks import Ranks
 from elmo_core.weights import checkpoint
+from elmo_tools.pretraining import streams
 from elmo_tools.pretraining.prefetch import prefetched
 
 SHARED = PROJECT.parent / "shared" / "data"
@@ -107,7 +108,7 @@ def train(args: argparse.Namespace) -> dict:
         return steps * args.batch_size * STEPS, clock.last - began
 
     clock = Clock()
-    with prefetched(dataset.TrainStream(corpus, vocabulary, args.batch_size, STEPS)) as batches:
+    with prefetched(streams.TrainStream(corpus, vocabulary, args.batch_size, STEPS)) as batches:
         run(3)
         result = measured(run, args.runs, flop_per_token, config)
     where = {"text": str(first_existing(NEWS)), "vocabulary": len(vocabulary), "candidates": args.candidates}
@@ -120,7 +121,7 @@ def data(args: argparse.Namespace) -> dict:
     corpus, vocabulary = training_text(args.vocab_size)
     result = {"text": str(first_existing(NEWS)), "vocabulary": len(vocabulary)}
     for kind in ("char", "word"):
-        stream, rates = dataset.TrainStream(corpus, vocabulary, args.batch_size, STEPS, kind), []
+        stream, rates = streams.TrainStream(corpus, vocabulary, args.batch_size, STEPS, kind), []
         for _ in range(args.runs):
             tokens, began = 0, time.perf_counter()
             while (seconds := time.perf_counter() - began) < 3:
@@ -168,7 +169,7 @@ class TrainingStep:
 
 def same_step(config: elmo.ELMoConfig, corpus, vocabulary: Vocabulary, candidates: int) -> Callable:
     """A function that repeats a training step with the same batch of 64 rows, and has already been called once."""
-    training_step, batch = TrainingStep(config, 64), next(dataset.TrainStream(corpus, vocabulary, 64, STEPS))
+    training_step, batch = TrainingStep(config, 64), next(streams.TrainStream(corpus, vocabulary, 64, STEPS))
     drawn = softmax.draw_candidates(len(vocabulary), candidates, np.random.default_rng(0))
     training_step(batch, drawn)
     return lambda: training_step(batch, drawn)

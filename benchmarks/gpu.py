@@ -18,14 +18,15 @@ import numpy as np
 from bench import STEPS, Clock, TrainingStep, count_operators, lstm_flop, training_text
 
 import args as arguments
-import dataset
 import script
 from elmo_core.config import PRESETS, ELMoConfig
-from elmo_core.kernels import matmul, precision
+from elmo_core.kernels import matmul
+from elmo_core.kernels import precision as products
 from elmo_core.machine import paddle_compat, runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import softmax
 from elmo_core.training.ranks import Ranks
+from elmo_tools.pretraining import streams
 from elmo_tools.pretraining.meter import memory_in_use
 
 PRODUCTS = "float32", "tf32", "bfloat16"  # of run_pretrain.py: with --tf32=off, by default, with --precision=bfloat16
@@ -70,7 +71,7 @@ def measure(args: argparse.Namespace, ranks: Ranks) -> None:
     for size, rows, precision in itertools.product(args.model_size, args.rows, possible):
         config, name = ELMoConfig.preset(size, vocab_size=len(vocabulary)), "bfloat16" * (precision == "bfloat16")
         try:
-            with precision.only(name or "float32", precision != "float32" and paddle_compat.has_tf32(paddle, device)):
+            with products.only(name or "float32", precision != "float32" and paddle_compat.has_tf32(paddle, device)):
                 row = training(args, ranks, config, corpus, vocabulary, rows)
             measured = [f"{value:,.3g}" if value < 100 else f"{value:,.0f}" for value in row.values()]
         except (MemoryError, OSError, SystemError) as error:  # Paddle's, in the forward and in the backward pass
@@ -88,7 +89,7 @@ def training(args, ranks: Ranks, config: ELMoConfig, corpus, vocabulary, rows: i
     if reset and paddle.get_device() != "cpu":
         reset()
     training_step = TrainingStep(config, rows, ranks=ranks)
-    stream = dataset.TrainStream(corpus, vocabulary, rows, STEPS, config.input, 0, ranks.rank, ranks.size)
+    stream = streams.TrainStream(corpus, vocabulary, rows, STEPS, config.input, 0, ranks.rank, ranks.size)
     random, batches = np.random.default_rng(0), [next(stream) for _ in range(args.steps)]
     inputs = [(batch, softmax.draw_candidates(len(vocabulary), args.candidates, random)) for batch in batches]
     training_step(*inputs[0])

@@ -19,17 +19,18 @@ from unittest import mock
 import numpy as np
 from bench import PROJECT, STEPS, TrainingStep, training_text
 
-import dataset
 import elmo
 from elmo_core.config import ELMoConfig
 from elmo_core.files import disk
-from elmo_core.kernels import fused, gpu_lstm, matmul, nvrtc, precision
+from elmo_core.kernels import fused, gpu_lstm, matmul, nvrtc
+from elmo_core.kernels import precision as products
 from elmo_core.kernels.row_gradients import row_gradient
 from elmo_core.machine import paddle_compat, runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import softmax
 from elmo_core.network.lstmp import equations
 from elmo_core.training.ranks import Ranks
+from elmo_tools.pretraining import streams
 
 LIMITS = {"float32": 1e-4, "tf32": 1e-2, "bfloat16": 5e-2}  # of the gradients' differences, as a share of their norms
 TREE = "1\tAnna\t_\tPROPN\t_\t_\t2\tnsubj\t_\t_\n2\tlives\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n"  # in CoNLL-U
@@ -110,7 +111,7 @@ def agreement(device: str, ranks: Ranks) -> str:
         name = "bfloat16" if precision == "bfloat16" else "float32"
         with (
             runtime.on_device(where),
-            precision.only(name, precision != "float32" and paddle_compat.has_tf32(paddle, where)),
+            products.only(name, precision != "float32" and paddle_compat.has_tf32(paddle, where)),
         ):
             bilm = elmo.BiLM(config)
             for key, weight in bilm.named_parameters():
@@ -249,7 +250,7 @@ def speed(args: argparse.Namespace, ranks: Ranks, measure: Callable, speeds: lis
     for size, precision in itertools.product(args.model_size, LIMITS):
         if precision != "float32" and matmul.bfloat16_problem(device):
             continue
-        with precision.only(
+        with products.only(
             "bfloat16" if precision == "bfloat16" else "float32",
             precision != "float32" and paddle_compat.has_tf32(paddle, device),
         ):
@@ -272,7 +273,7 @@ ROWS = 16
 def small_inputs() -> tuple[ELMoConfig, tuple]:
     """The configuration of a tiny model, and a batch and candidates for it."""
     corpus, vocabulary = training_text(1000)
-    batch = next(dataset.TrainStream(corpus, vocabulary, ROWS, STEPS))
+    batch = next(streams.TrainStream(corpus, vocabulary, ROWS, STEPS))
     candidates = softmax.draw_candidates(len(vocabulary), 64, np.random.default_rng(0))
     return ELMoConfig.preset("tiny", vocab_size=len(vocabulary)), (batch, candidates)
 

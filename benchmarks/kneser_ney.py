@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import args as arguments
 import script
 from elmo_core.text.corpus import Corpus
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_tools.experiments.kneser_ney import KneserNey, read_ids
 
 

@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-import elmo
 from elmo_core.files import disk
 from elmo_core.files.tensors import digest, write_tensors
 from elmo_core.messages import UserError, join_names
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_core.network.bilm import weights_of
+from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import checkpoint, published
 from elmo_tasks.inputs import PretrainedELMo
 
@@ -88,7 +88,7 @@ def write(
     values = {**values, ELMO: source, WEIGHTS: f"model-{_digest(tensors)}.safetensors"}
     try:
         if is_copy(source) and not checkpoint.exists(folder / source):
-            weights = elmo.weights_of(pretrained.bilm)
+            weights = weights_of(pretrained.bilm)
             checkpoint.save_model(folder / source, pretrained.bilm.config, weights, _vocabulary(pretrained))
         write_tensors(folder / values[WEIGHTS], tensors)
         disk.write_json(folder / CONFIG, values, indent=1, ensure_ascii=False)
@@ -129,7 +129,7 @@ def _digest(tensors: Mapping[str, np.ndarray]) -> str:
 def _elmo_digest(pretrained: PretrainedELMo) -> str:
     description = json.dumps([pretrained.bilm.config.to_dict(), list(pretrained.words)])
     content = np.frombuffer(description.encode(), np.uint8)
-    return _digest({"description": content, **elmo.weights_of(pretrained.bilm)})
+    return _digest({"description": content, **weights_of(pretrained.bilm)})
 
 
 # The model card

@@ -22,10 +22,12 @@ from elmo_core.config import ELMoConfig
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, log
+from elmo_core.network.bilm import make_bilm, weights_of
 from elmo_core.network.char_cnn import CharCNN
 from elmo_core.text.language import recognise
 from elmo_core.text.tokenise import CHINESE
-from elmo_core.text.tokens import UNK_ID, Vocabulary, pad_rows, token_batch
+from elmo_core.text.tokens import pad_rows, token_batch
+from elmo_core.text.vocabulary import UNK_ID, Vocabulary
 from elmo_core.weights import model_files, published
 from elmo_tasks.settings import ELMoSettings
 
@@ -195,7 +197,7 @@ class PretrainedELMo:
     def make_layer(self, settings: ELMoSettings, **options: Any) -> elmo.ELMo:
         """Build a layer without mixes or dropout. options: of `elmo.ELMo`."""
         is_copied = self.layer and settings.elmo_trainable  # the user's own layer stays as it is
-        bilm = elmo.make_bilm(self.bilm.config, elmo.weights_of(self.bilm)) if is_copied else self.bilm
+        bilm = make_bilm(self.bilm.config, weights_of(self.bilm)) if is_copied else self.bilm
         layer = elmo.ELMo((bilm, self.vocabulary), 0, dropout=0.0, layers=settings.layers, **options)
         if not self.layer or is_copied:
             return layer

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-import elmo
 from elmo_core.checks import describe
 from elmo_core.files import disk
 from elmo_core.files.tensors import digest, read_tensors
@@ -22,10 +21,12 @@ from elmo_core.kernels.matmul import chosen_precision
 from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, join_names, log
+from elmo_core.network.bilm import BUILDING, make_bilm, set_weights, weights_of
 from elmo_core.text.language import AUTO, make_tokeniser
 from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.tokenise import Tokeniser
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary, restore_order, sentence_batches
+from elmo_core.text.tokens import restore_order, sentence_batches
+from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks import folder as model_folder
 from elmo_tasks.inputs import BILM, FileVectors, PretrainedELMo, Rows, TokenInputs, default_elmo
 from elmo_tasks.ready import ready_made
@@ -332,7 +333,7 @@ class Task(Generic[S]):
         self.parts = parts
         self.pretrained = pretrained
         self.vectors = vectors
-        with elmo.BUILDING, runtime.on_device(self.device):
+        with BUILDING, runtime.on_device(self.device):
             self.network = self.build()
         if pretrained and not pretrained.layer:
             self.network.inputs.elmo.precision = self.precision
@@ -393,7 +394,7 @@ class Task(Generic[S]):
             words = lists.pop(VECTORS)
             vectors = FileVectors(words, tensors.pop(VECTORS), self.random_vectors, settings.seed)
         self._set(settings, {**values["parts"], **lists}, pretrained, vectors, device, precision)
-        elmo.set_weights(self.trained_weights(), tensors, f"the weights of a {self.name}")
+        set_weights(self.trained_weights(), tensors, f"the weights of a {self.name}")
         self.scores = values["scores"]
         if not isinstance(self.scores, dict):
             raise UserError(f"`scores` is {self.scores!r:.60}, expected an object.")
@@ -423,7 +424,7 @@ class Task(Generic[S]):
         if self.pretrained and not source:
             bilm = self.pretrained.bilm
             words = list(self.pretrained.words)
-            source = bilm.config, elmo.weights_of(bilm), self.pretrained.vocabulary, words
+            source = bilm.config, weights_of(bilm), self.pretrained.vocabulary, words
         values, tensors = self._content()
         return {
             "values": values,
@@ -439,7 +440,7 @@ class Task(Generic[S]):
         folder = state.pop("folder")
         if isinstance(source, tuple):
             config, weights, vocabulary, words = source
-            pretrained = PretrainedELMo(elmo.make_bilm(config, weights), vocabulary, words)
+            pretrained = PretrainedELMo(make_bilm(config, weights), vocabulary, words)
         else:
             pretrained = PretrainedELMo.load(source)
         self._restore(**state, pretrained=pretrained)

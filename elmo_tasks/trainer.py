@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-import elmo
 from elmo_core.config import differences
 from elmo_core.files.tensors import digest, join_arrays, read_tensors, split_arrays, write_tensors
 from elmo_core.machine import paddle_compat
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, bar, format_duration, log
+from elmo_core.network.bilm import set_weights
 from elmo_core.text.tokens import shuffled_batches
 from elmo_core.training.optimizer import Adam
 from elmo_tasks import folder as model_folder
@@ -87,7 +87,7 @@ def fit(
                 progress({**values, "dev": score.to_dict()})
     if state.best_score is None:  # without epochs
         state.keep_best(0, task.evaluated(dev))
-    elmo.set_weights(task.trained_weights(), state.best_weights, "the best epoch")
+    set_weights(task.trained_weights(), state.best_weights, "the best epoch")
     return state
 
 
@@ -183,10 +183,10 @@ class State:
         values = join_arrays(json.loads(metadata["state"]), arrays)
         weights = self.task.trained_weights()
         check_identity(file.parent, values["identity"], self.task.identity)
-        elmo.set_weights(weights, values["best"], str(file))
+        set_weights(weights, values["best"], str(file))
         self.keep_best(values["best_epoch"], self.task.evaluated(self.dev))
-        elmo.set_weights(weights, values["weights"], str(file))
-        elmo.set_weights(self.average.averages, values["average"], str(file))
+        set_weights(weights, values["weights"], str(file))
+        set_weights(self.average.averages, values["average"], str(file))
         self.optimizer.set_state_dict(values["optimizer"])
         self.epoch, self.seconds, self.average.steps = values["epoch"], values["seconds"], values["steps"]
         self.random.bit_generator.state = values["random"]

@@ -1,0 +1,1 @@
+"""What one does with a biLM: encoding sentences, choosing layers, and what an embedder answers."""

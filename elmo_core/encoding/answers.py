@@ -1,21 +1,59 @@
-"""Questions about words that an `ELMoEmbedder` answers: substitutes, surprisal, similar words.
+"""What an `ELMoEmbedder` answers: vectors of raw texts, substitutes, surprisal, similar words.
 
 Shapes: P projection size, V vocabulary size.
 """
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from elmo_core.checks import check_number, check_sentence, check_sentences, checked
+from elmo_core.checks import check_number, check_option, check_sentence, check_sentences, check_texts, checked
+from elmo_core.encoding.cosines import nearest, unit
+from elmo_core.encoding.encoder import run_sentences
 from elmo_core.encoding.layers import EncodedBatch, LayerChoice, Reading
 from elmo_core.encoding.surprisal import Comparison, Surprisals, difference, surprisals
 from elmo_core.kernels import precision
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, bar, log
-from elmo_core.network.cosines import nearest, unit
-from elmo_core.text.tokens import SPECIAL_TOKENS, restore_order
+from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
+from elmo_core.text.offsets import token_offsets
+from elmo_core.text.tokens import restore_order
+from elmo_core.text.vocabulary import SPECIAL_TOKENS
+
+
+class TextVectors(NamedTuple):
+    """A text's tokens, their begins and ends in it (n, 2), in characters, and their vectors; or a single one, if pooled."""
+
+    tokens: list[str]
+    offsets: np.ndarray
+    vectors: np.ndarray
+
+
+def encode_texts(
+    embedder, texts: Sequence[str], lang: str = AUTO, user_dict: str | Path | Sequence[str] | None = None
+) -> list[TextVectors]:
+    """Split raw texts into sentences of tokens and encode these.
+
+    lang: en, zh, characters, any, none (split at white space), or auto: recognised by the texts and the model's
+    vocabulary. user_dict: words for jieba, a file or a list of its lines.
+    """
+    texts = check_texts(texts)
+    check_option("lang", lang, CHOICES)
+    tokeniser = make_tokeniser(lang, texts, embedder.words, user_dict)
+    split = [tokeniser.sentences(text) or [[]] for text in texts]
+    arrays, result = iter(embedder.encode(list(itertools.chain.from_iterable(split)))), []
+    for text, sentences in zip(texts, split, strict=True):
+        tokens = list(itertools.chain.from_iterable(sentences))
+        vectors = list(itertools.islice(arrays, len(sentences)))
+        if embedder.pool == "mean":
+            vectors = np.average(vectors, 0, [max(1, len(sentence)) for sentence in sentences]).astype(embedder.dtype)
+        else:
+            vectors = np.max(vectors, 0) if embedder.pool else np.concatenate(vectors, -2)
+        result.append(TextVectors(tokens, token_offsets(tokens, text), vectors))
+    return result
 
 
 def substitutes(embedder, sentence: Sequence[str], position: int, k: int = 10) -> list[tuple[str, float]]:
@@ -32,7 +70,9 @@ def substitutes(embedder, sentence: Sequence[str], position: int, k: int = 10) -
     softmax, vocabulary = embedder.softmax_and_vocabulary()
     with precision.inference(embedder.device, embedder.precision, tf32=False):
         embedder.token_table.refresh()
-        encoded, _ = embedder.bilm.sentences(*embedder.token_table([sentence]), _one_layer(embedder.config.n_layers))
+        vectors, index, lengths = embedder.token_table([sentence])
+        layer = _one_layer(embedder.config.n_layers)
+        encoded, _ = run_sentences(embedder.bilm, vectors, index=index, lengths=lengths, choice=layer)
         steps = position, len(sentence) - 1 - position  # words that each direction has read
         h = paddle.stack([side[step] for side, step in zip(encoded.layers[0], steps, strict=True)])  # (2, P)
         scores = softmax.all_log_probabilities(h).sum(axis=0)  # (V,)

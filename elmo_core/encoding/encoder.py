@@ -8,32 +8,81 @@ from typing import Any
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.encoding.layers import Layers, Reading, layer_choice
+from elmo_core.encoding.layers import EncodedBatch, LayerChoice, Layers, Reading, layer_choice
 from elmo_core.encoding.token_tables import OOVCounter, TokenTable
 from elmo_core.kernels import precision
 from elmo_core.machine import runtime
-from elmo_core.network.lstmp import map_state
-from elmo_core.text.tokens import Vocabulary, sentence_batches
+from elmo_core.machine.runtime import paddle
+from elmo_core.network.bilm import BiLM
+from elmo_core.network.lstmp import BiLMState, Packing, map_state
+from elmo_core.text.tokens import sentence_batches
+from elmo_core.text.vocabulary import Vocabulary
 
 TOKENS_PER_ROW = 64  # a batch holds at most batch_size * 64 tokens: longer sentences, fewer rows
 
 
-class Encoder:
-    """A biLM and the layers chosen of it."""
+def run_sentences(
+    bilm: BiLM,
+    vectors: paddle.Tensor,
+    index: np.ndarray,
+    lengths: np.ndarray,
+    choice: LayerChoice,
+    state: BiLMState | None = None,
+    dropout: float = 0.0,
+    read_final_marker: bool = False,
+) -> tuple[EncodedBatch, BiLMState]:
+    """Compute the chosen layers of sentences `<S> w1 .. wn </S>`, and the final state of each.
 
-    batch_size = 128
-    precision = "float32"
+    vectors: (N, P) token vectors; index: (B, T) indices into them; lengths: (B,), markers included.
+    Output step k of either direction is its k-th word (1 .. n), counted from where it starts.
+    read_final_marker: by each direction, which in pretraining only predicts it.
+    """
+    packing = Packing.from_lengths(lengths if read_final_marker else lengths - 1)
+    forward = index[packing.row, packing.step]
+    backward = index[packing.row, lengths[packing.row] - 1 - packing.step]
+    layers, state = bilm.lstm_layers(
+        vectors,
+        indices=(forward, backward),
+        packing=packing,
+        state=state,
+        dropout=dropout,
+        max_layer=choice.max_layer,
+    )
+    return EncodedBatch(choice.select(layers), packing, lengths - 2), state
+
+
+class Encoder:
+    """Reads sentences with a biLM, and returns the layers that were chosen."""
+
+    bilm: BiLM
     vocabulary: Vocabulary | None
     config: ELMoConfig
-    dim: int
+    choice: LayerChoice
+    pool: str | None
+    layer_dim: int  # 2P
+    dim: int  # of what is returned for each token
+    batch_size = 128
+    precision = "float32"
 
-    def _choose(self, model: tuple, layers: Layers, allowed: Sequence[str], pool: str | None) -> None:
-        self.bilm, self.vocabulary = model
-        self.config, self.pool = self.bilm.config, pool
-        self.choice = layer_choice(layers, self.config.n_layers + 1, allowed)
-        self.layer_dim = 2 * self.config.projection_dim
-        self.dim = self.layer_dim * (self.choice.n_layers if self.choice.how == "concat" else 1)
-        self._oov_counter = OOVCounter(self.config, self.vocabulary)
+    def _set_bilm(
+        self,
+        bilm: BiLM,
+        vocabulary: Vocabulary | None,
+        layers: Layers,
+        allowed: Sequence[str],
+        pool: str | None,
+    ) -> None:
+        """Set the biLM and the layers that are read. allowed: see `layer_choice`."""
+        self.bilm = bilm
+        self.vocabulary = vocabulary
+        self.config = bilm.config
+        self.choice = layer_choice(layers, bilm.config.n_layers + 1, allowed)
+        self.pool = pool
+        self.layer_dim = 2 * bilm.config.projection_dim
+        self.dim = self.layer_dim
+        if self.choice.how == "concat":
+            self.dim = self.layer_dim * self.choice.n_layers
+        self._oov_counter = OOVCounter(bilm.config, vocabulary)
 
     @property
     def oov_share(self) -> float:
@@ -50,11 +99,10 @@ class Encoder:
     ) -> Iterator[tuple[np.ndarray, list[Any]]]:
         """Yield, batch by batch, the positions of sentences and what is read of them. window: see `sentence_batches`."""
         table.refresh()
-        state, n = None, reading.rows or self.batch_size
+        state = None
+        n = reading.rows or self.batch_size
         if reading.carry_state:
-            stream = iter(sentences)
-            in_order = enumerate(iter(lambda: list(itertools.islice(stream, n)), []))
-            batches = ((k * n + np.arange(len(group)), group) for k, group in in_order)
+            batches = _in_order(sentences, n)
             with runtime.on_device(device):
                 state = self.bilm.zero_state(n)
         else:
@@ -65,8 +113,29 @@ class Encoder:
                 if state:  # the last batch may have fewer rows
                     state = map_state(operator.itemgetter(slice(len(group))), state)
                 marker = reading.read_final_marker
-                batch, final = self.bilm.sentences(*table(group), reading.choice, state, read_final_marker=marker)
+                vectors, index, lengths = table(group)
+                batch, final = run_sentences(
+                    self.bilm,
+                    vectors,
+                    index=index,
+                    lengths=lengths,
+                    choice=reading.choice,
+                    state=state,
+                    read_final_marker=marker,
+                )
                 state = final if reading.carry_state else None
                 results = list(reading.results(batch, group))
                 del batch, final  # before the next batch is computed
             yield positions, results
+
+
+def _in_order(sentences: Iterable[Sequence[str]], n: int) -> Iterator[tuple[np.ndarray, list[Sequence[str]]]]:
+    """Yield n sentences at a time, and their positions."""
+    stream = iter(sentences)
+    begin = 0
+    while True:
+        group = list(itertools.islice(stream, n))
+        if not group:
+            return
+        yield begin + np.arange(len(group)), group
+        begin += len(group)

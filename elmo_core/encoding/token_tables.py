@@ -11,7 +11,8 @@ from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import format_count, log
 from elmo_core.text.characters import BYTES
 from elmo_core.text.language import warn_if_unreadable
-from elmo_core.text.tokens import BOS, EOS, UNK, Vocabulary, pad_rows, token_batch
+from elmo_core.text.tokens import BOS, EOS, pad_rows, token_batch
+from elmo_core.text.vocabulary import UNK, Vocabulary
 
 TOKENS_PER_CHUNK = 2048  # new tokens per pass of the character CNN
 CACHE_BYTES = 256 * 2**20  # of cached token vectors

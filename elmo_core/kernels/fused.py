@@ -89,7 +89,7 @@ class Kernel:
         random = np.random.default_rng(0)
         a, b = random.standard_normal((9, 70), np.float32), random.standard_normal((70, 83), np.float32)
         errors = []
-        with precision.precision("float32"):
+        with precision.temporarily("float32"):
             for trans, matrix in ((AS_IS, b), (TRANSPOSED, np.ascontiguousarray(b.T))):
                 packed = ctypes.c_void_p(self.create_rhs(trans, *b.shape, matrix, 4, 16))  # for 4 rows
                 for m in (1, 4, 9):

@@ -59,7 +59,7 @@ class KernelFunction(paddle.autograd.PyLayer):
         d_outputs, d_h, d_c = d_outputs.contiguous(), d_h.contiguous(), d_c.clone()
         d_projected, h_before, all_m = (paddle.empty([D, M, width], x.dtype) for width in (P, P, H))
         h_products, after = d_h, 0
-        with precision.precision(ctx.precision):
+        with precision.temporarily(ctx.precision):
             for n, *places in reversed(steps):
                 step, d_gates = paddle.empty([D, n, P], x.dtype), paddle.empty([D, n, 4 * H], x.dtype)
                 gradients = h, d_outputs, h_products, d_h, step, d_projected, h_before

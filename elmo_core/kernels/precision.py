@@ -23,7 +23,7 @@ def bfloat16_enabled() -> bool:
 
 
 @contextlib.contextmanager
-def precision(name: str):
+def temporarily(name: str):
     """Compute large products inside the block in "float32" or "bfloat16"."""
     token = _precision.set(name)
     try:
@@ -38,7 +38,7 @@ def only(name: str, tf32: bool = False):
     before = paddle_compat.tf32_allowed(paddle)
     paddle_compat.allow_tf32(paddle, tf32)
     try:
-        with precision(name):
+        with temporarily(name):
             yield
     finally:
         paddle_compat.allow_tf32(paddle, before)

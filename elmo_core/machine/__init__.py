@@ -1,1 +1,1 @@
-"""The process and its environment: devices, threads, ranks, versions of Paddle."""
+"""The process and its environment: devices, threads, versions of Paddle."""

@@ -1,1 +1,1 @@
-"""The network of the paper, from characters to the softmax, and its fast implementation."""
+"""The network of the paper, from characters to the softmax and the mix of layers."""

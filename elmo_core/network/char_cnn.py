@@ -182,7 +182,7 @@ class _FusedHighway(paddle.autograd.PyLayer):
         d_t_bias, d_c_bias = sum(biases[1:], biases[0])
         gradients = [d_x if ctx.needs_d_x else None]
         for weight, bias, d, d_bias in ((transform, transform_bias, r, d_t_bias), (carry, carry_bias, g, d_c_bias)):
-            with precision.precision(ctx.precision):
+            with precision.temporarily(ctx.precision):
                 d = amp_operand(d)
                 if ctx.needs_d_x:
                     amp_matmul(d, weight, transpose_y=True, add_to=d_x)

@@ -232,7 +232,7 @@ class LayerFunction(paddle.autograd.PyLayer):
     @staticmethod
     def backward(ctx, *gradients):
         tasks = [partial(run.backward, d) for run, d in zip(ctx.runs, _layer_outputs(gradients), strict=True)]
-        with precision.precision(ctx.precision):
+        with precision.temporarily(ctx.precision):
             gradients = _flatten(run_in_parallel(tasks))
         return tuple(d if needed else None for d, needed in zip(gradients, ctx.needs_grad, strict=True))
 

@@ -26,7 +26,7 @@ from elmo_core.config import ELMoConfig
 from elmo_core.files import disk
 from elmo_core.files.array_file import ArrayFile, quoted
 from elmo_core.messages import UserError, format_count, log
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights.layout import Conversion, Item, identity_projections, same
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"

@@ -28,7 +28,7 @@ from elmo_core.files.array_file import ArrayFile, quoted
 from elmo_core.files.foreign_files import damage_named
 from elmo_core.machine.runtime import import_paddle
 from elmo_core.messages import UserError, format_count, log
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights.layout import Item, gates, read_items, same
 
 HEADER = struct.Struct("<IQIi")  # version, levels of detail, the tensor's version, length of the description

@@ -16,7 +16,7 @@ from elmo_core.files.array_file import ArrayFile, open_hdf5, quoted
 from elmo_core.files.disk import check_input, read_json
 from elmo_core.files.foreign_files import damage_named
 from elmo_core.messages import UserError
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import bilm_tf, tensorflow
 from elmo_core.weights.fluid import read_fluid
 from elmo_core.weights.manylangs import read_manylangs

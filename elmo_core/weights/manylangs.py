@@ -24,7 +24,7 @@ from elmo_core.files.foreign_files import damage_named
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.characters import CodePoints
 from elmo_core.text.text_files import read_lines
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights.layout import Item, convolutions, gates, read_items, same, transposed
 from elmo_core.weights.pickles import read_torch
 

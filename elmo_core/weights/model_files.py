@@ -9,7 +9,7 @@ from elmo_core.files.disk import check_input, read_json
 from elmo_core.files.tensors import tensor_names
 from elmo_core.messages import UserError
 from elmo_core.text.characters import Alphabet, Bytes, CodePoints
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import checkpoint, published
 
 

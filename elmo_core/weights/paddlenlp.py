@@ -13,7 +13,7 @@ import numpy as np
 
 from elmo_core.config import ELMoConfig
 from elmo_core.files.array_file import ArrayFile
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights.layout import Item, convolutions, gates, identity_projections, read_items, same
 
 TOKENS, LSTM = "_token_embding_layer", "_elmobilm"  # PaddleNLP's own spelling

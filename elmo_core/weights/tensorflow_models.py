@@ -22,7 +22,7 @@ from elmo_core.config import ELMoConfig
 from elmo_core.files.array_file import ArrayFile, quoted
 from elmo_core.files.foreign_files import damage_named
 from elmo_core.messages import UserError, log
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import bilm_tf
 from elmo_core.weights.tensorflow import read_tensorflow
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, format_count, join_names, log
-from elmo_core.text.tokens import Vocabulary, sentence_batches
+from elmo_core.text.tokens import sentence_batches
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_tasks.classification.data import Text, TextReader, as_text, hold_out, tokenise
 from elmo_tasks.classification.network import Batch, ClassifierNetwork
 from elmo_tasks.classification.score import Score

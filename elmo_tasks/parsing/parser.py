@@ -12,7 +12,7 @@ from elmo_core.checks import check_sentence
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, join_names, log
 from elmo_core.text.offsets import token_offsets
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_tasks.parsing.data import read_conllu
 from elmo_tasks.parsing.network import MASKED, Batch, ParserNetwork
 from elmo_tasks.parsing.settings import ParserSettings

@@ -7,7 +7,7 @@ from typing import Any, overload
 import numpy as np
 
 from elmo_core.checks import as_list, check_number, describe
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_tasks.inputs import Rows
 from elmo_tasks.reading.data import (
     Passage,

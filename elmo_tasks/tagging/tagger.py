@@ -14,7 +14,7 @@ from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.language import AUTO, HAN, choose_language
 from elmo_core.text.segmenter import Segmenter, segmenter
 from elmo_core.text.tokenise import CHINESE
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_tasks.inputs import Rows
 from elmo_tasks.records import Label, check_parts, distinct_labels, label_ids
 from elmo_tasks.tagging.data import Sentence, SentenceReader, in_pieces, with_known_labels

@@ -11,7 +11,7 @@ import numpy as np
 from elmo import BiLM
 from elmo_core.encoding.layers import LayerChoice
 from elmo_core.messages import UserError
-from elmo_core.text.tokens import UNK_ID, Vocabulary
+from elmo_core.text.vocabulary import UNK_ID, Vocabulary
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.parsing.parser import Parser
 from elmo_tasks.tagging.tagger import Tagger

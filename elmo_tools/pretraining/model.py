@@ -10,7 +10,7 @@ from elmo import BiLM, load_bilm
 from elmo_core.config import differences
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.messages import UserError, log
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 
 def load_model(source: Path, expected: Mapping, vocabulary: Vocabulary | None) -> tuple[BiLM, Vocabulary]:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from dataset import TrainStream
-from elmo import BiLMState, map_state
 from elmo_core.config import differences
 from elmo_core.machine.runtime import to_tensor
 from elmo_core.messages import UserError, log
+from elmo_core.network.lstmp import BiLMState, map_state
 from elmo_core.text.corpus import Counts
 from elmo_core.training.ranks import Ranks
+from elmo_tools.pretraining.streams import TrainStream
 
 NUMBERS = ("step", "tokens", "warmup", "total", "evaluated", "best", "best_step", "without_gain")
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from dataset import EvalStream, TrainStream
 from elmo import BiLM
 from elmo_core import messages
 from elmo_core.machine.paddle_compat import to_array
@@ -16,7 +15,8 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, log
 from elmo_core.network.softmax import Candidates, draw_candidates, is_sampled
 from elmo_core.text.corpus import Corpus, Counts
-from elmo_core.text.tokens import LMBatch, Vocabulary
+from elmo_core.text.tokens import LMBatch
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.training.optimizer import Adagrad, Adam
 from elmo_core.training.ranks import Ranks
 from elmo_core.weights import checkpoint
@@ -28,6 +28,7 @@ from elmo_tools.pretraining.progress import Progress, changed_settings
 from elmo_tools.pretraining.run_folder import RunFolder
 from elmo_tools.pretraining.schedule import Timer, learning_rate
 from elmo_tools.pretraining.settings import LOG_FREQ, FixedSettings, PretrainingSettings
+from elmo_tools.pretraining.streams import EvalStream, TrainStream
 
 OPTIMIZERS = {"adagrad": Adagrad, "adam": Adam}
 LOG_LINES = 20  # that a short run has by default

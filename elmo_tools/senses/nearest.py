@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from elmo_core.network.cosines import nearest, unit
+from elmo_core.encoding.cosines import nearest, unit
 from elmo_tools.senses.occurrences import Occurrence, Word, is_word
 
 if TYPE_CHECKING:

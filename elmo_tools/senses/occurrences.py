@@ -13,7 +13,7 @@ from elmo_core.files.disk import check_input
 from elmo_core.messages import UserError, format_count, join_names, log
 from elmo_core.text.corpus import Corpus, Counts
 from elmo_core.text.text_files import read_lines, read_sentences
-from elmo_core.text.tokens import SPECIAL_TOKENS
+from elmo_core.text.vocabulary import SPECIAL_TOKENS
 
 COLUMNS = ["file", "line", "token", "word", "sense"]
 BACKGROUND = 20000  # sentences, sampled for the general frequency of words

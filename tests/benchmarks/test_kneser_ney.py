@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import runs
 
-import dataset
 from elmo_core.text.corpus import Corpus
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_tools.experiments.kneser_ney import FALLBACK_DISCOUNTS, KneserNey, read_ids
+from elmo_tools.pretraining import streams
 
 WORDS = 9  # ids 0 and 1 are the markers, 8 is never seen
 
@@ -81,7 +81,7 @@ def test_scores_the_predictions_of_run_eval(tmp_path):
     vocabulary, dev = Vocabulary.from_file(corpus / "vocab.txt"), Corpus(corpus / "dev.txt")
     rows = read_ids(dev, vocabulary)
     targets = {"forward": Counter(), "backward": Counter()}
-    for batch in dataset.EvalStream(dev, vocabulary, 3, 7):
+    for batch in streams.EvalStream(dev, vocabulary, 3, 7):
         for row, n in enumerate(batch.lengths):
             targets["forward"].update(batch.forward_target[row, :n].tolist())
             targets["backward"].update(batch.backward_target[row, :n].tolist())

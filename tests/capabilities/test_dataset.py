@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from shards import MARKERS, WORDS, write, write_shards
 
-from dataset import TrainStream
 from elmo_core.messages import UserError
 from elmo_core.text.corpus import Corpus
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
+from elmo_tools.pretraining.streams import TrainStream
 
 # Of ten sentences with seed 7: the same on every platform and with every version of NumPy.
 PINNED_ORDER = [5, 9, 1, 2, 7, 6, 4, 0, 8, 3]

@@ -9,7 +9,7 @@ import runs
 from pretraining_runs import load
 
 from elmo_core.config import ELMoConfig
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import checkpoint
 
 pytestmark = pytest.mark.usefixtures("no_fsync")

@@ -9,12 +9,11 @@ import reference
 import tiny
 from stream_reference import KINDS, log_probabilities, log_probability, steps, write_text
 
-import dataset
 from elmo import BiLM
 from elmo_core.text.corpus import Corpus
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.training.ranks import Ranks
-from elmo_tools.pretraining import perplexity
+from elmo_tools.pretraining import perplexity, streams
 
 
 @pytest.fixture(scope="module")
@@ -45,15 +44,15 @@ def log_probability_in_rows(weights, sentences, n_rows: int, direction: str, par
 
 def log_probability_sums(bilm: BiLM, corpus: Corpus, rows: int, unroll_steps: int = 20) -> list[float]:
     """Forward and backward, of all predictions; and their number in each direction."""
-    stream = dataset.EvalStream(corpus, Vocabulary(tiny.WORDS), rows, unroll_steps, bilm.config.input)
+    stream = streams.EvalStream(corpus, Vocabulary(tiny.WORDS), rows, unroll_steps, bilm.config.input)
     score = perplexity.evaluate(bilm, stream, Ranks())
     return [score.forward_sum, score.backward_sum, score.predictions]
 
 
 @pytest.mark.parametrize(("rows", "unroll_steps"), [(2, 7), (3, 4), (40, 50)])  # the last: more rows than parts
 def test_rows_take_parts_in_turn_and_read_what_is_before_them(text, monkeypatch, rows, unroll_steps):
-    monkeypatch.setattr(dataset, "PART", 30)
-    monkeypatch.setattr(dataset, "WARM_UP", 13)
+    monkeypatch.setattr(streams, "PART", 30)
+    monkeypatch.setattr(streams, "WARM_UP", 13)
     bilm, sentences = tiny.random_bilm("float64", **KINDS["word"]), list(filter(None, text[1]))
     how = tiny.reference_of(bilm), sentences, rows
     expected = [log_probability_in_rows(*how, direction, part=30, warm_up=13) for direction in reference.DIRECTIONS]
@@ -62,9 +61,9 @@ def test_rows_take_parts_in_turn_and_read_what_is_before_them(text, monkeypatch,
 
 
 def test_each_rank_takes_its_share_of_the_rows(text, monkeypatch):
-    monkeypatch.setattr(dataset, "PART", 30)
+    monkeypatch.setattr(streams, "PART", 30)
     bilm = tiny.random_bilm(input="word")
-    stream = dataset.EvalStream(Corpus(text[0]), Vocabulary(tiny.WORDS), 3, 7, "word")
+    stream = streams.EvalStream(Corpus(text[0]), Vocabulary(tiny.WORDS), 3, 7, "word")
     ranks = [SimpleNamespace(rank=rank, size=2, run_on_all=lambda work: [work()]) for rank in range(2)]
     first, second = (perplexity.evaluate(bilm, stream, rank) for rank in ranks)
     whole = perplexity.evaluate(bilm, stream, Ranks())

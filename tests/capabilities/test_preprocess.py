@@ -10,7 +10,7 @@ from preprocessing_runs import files_of, run
 
 from elmo_core.messages import UserError
 from elmo_core.text.corpus import Corpus
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 
 
 def vocab(tmp_path, corpus: str, *options) -> list[str]:

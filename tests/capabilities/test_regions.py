@@ -11,7 +11,7 @@ from experiment_runs import bits, run
 from elmo import UserError
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.tokenise import Tokeniser
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_tools.experiments.kneser_ney import KneserNey
 from elmo_tools.experiments.regions import Baselines, read_items
 

@@ -13,7 +13,6 @@ from pretraining_runs import best_of, content, load, progress, scores
 from project import PROJECT
 
 import run_pretrain
-from dataset import TrainStream
 from elmo import load_bilm
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
@@ -22,6 +21,7 @@ from elmo_core.text.corpus import Corpus
 from elmo_core.weights import checkpoint
 from elmo_tools.pretraining import run
 from elmo_tools.pretraining.meter import Meter
+from elmo_tools.pretraining.streams import TrainStream
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 KINDS = list(itertools.product(("char", "word"), ("adagrad", "adam")))

@@ -148,7 +148,7 @@ def test_offsets_of_raw_text_are_those_of_its_lines(model, tmp_path, capsys):
 
 
 def test_an_interrupted_run_leaves_the_earlier_file(model, text, tmp_path, monkeypatch, capsys):
-    scores, calls, sentences = tmp_path / "scores", iter(range(50)), BiLM.sentences
+    scores, calls, sentences = tmp_path / "scores", iter(range(50)), BiLM.lstm_layers
     scores.write_text("earlier", encoding="utf-8")
 
     def interrupted(*arguments, **options):
@@ -157,7 +157,7 @@ def test_an_interrupted_run_leaves_the_earlier_file(model, text, tmp_path, monke
             raise KeyboardInterrupt
         return sentences(*arguments, **options)
 
-    monkeypatch.setattr(BiLM, "sentences", interrupted)
+    monkeypatch.setattr(BiLM, "lstm_layers", interrupted)
     with pytest.raises(KeyboardInterrupt):
         evaluate(capsys, model, text[0], "--batch_size=1", "--per_sentence", scores)
     assert list(tmp_path.iterdir()) == [scores] and scores.read_text(encoding="utf-8") == "earlier"

@@ -21,7 +21,7 @@ import tiny
 
 from elmo import ELMoEmbedder
 from elmo_core.messages import UserError
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint, formats
 from elmo_tasks import Classifier, Parser, Reader, Tagger
 

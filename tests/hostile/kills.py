@@ -27,7 +27,7 @@ import tiny
 
 import run_pretrain
 from elmo_core.files.tensors import read_tensors
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint
 from elmo_tasks import (
     Classifier,

@@ -18,7 +18,7 @@ from project import PROJECT
 
 from elmo import BiLM, ELMoConfig, ELMoEmbedder
 from elmo_core.messages import UserError
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint
 
 PROGRESS = {"step": 5, "best": math.inf, "ranks": [{"rows": np.arange(6).reshape(2, 3), "state": [[np.ones(2), None]]}]}

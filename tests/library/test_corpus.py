@@ -5,11 +5,11 @@ import gzip
 import pytest
 from shards import MARKERS, WORDS, write, write_shards
 
-from dataset import EvalStream, TrainStream
 from elmo_core.messages import UserError
 from elmo_core.text import text_files
 from elmo_core.text.corpus import Corpus
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
+from elmo_tools.pretraining.streams import EvalStream, TrainStream
 
 
 @pytest.fixture

@@ -15,13 +15,15 @@ from reference import assert_close
 
 import elmo
 from elmo import BiLM, ELMo, ELMoEmbedder
+from elmo_core.encoding.encoder import run_sentences
 from elmo_core.encoding.layers import layer_choice
 from elmo_core.kernels import precision
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, format_count
 from elmo_core.network.softmax import draw_candidates
 from elmo_core.text.characters import CodePoints
-from elmo_core.text.tokens import LMBatch, Vocabulary, token_batch
+from elmo_core.text.tokens import LMBatch, token_batch
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint
 from elmo_tools.pretraining.meter import memory_in_use
 
@@ -157,7 +159,7 @@ def test_training_gradients_equal_finite_differences(input_kind, n_candidates):
 
     def loss():
         choice = layer_choice("all", 3, ["each"])
-        packed = bilm.sentences(bilm.token_encoder(above.tokens), above.index, above.lengths, choice)[0].layers
+        packed = run_sentences(bilm, bilm.token_encoder(above.tokens), above.index, above.lengths, choice)[0].layers
         return sum(bilm(batch, state, candidates)[0]) / 2 + sum((part**3).mean() for pair in packed for part in pair)
 
     loss().backward()
@@ -391,7 +393,7 @@ def test_chosen_layers_are_the_same_computed_and_cached(model, monkeypatch, mess
         n_bytes = 4 * n_vectors * layer.choice.n_layers * layer.layer_dim
         layer.cache([*SENTENCES, SENTENCES[0]], share * n_bytes / 1e9)
         assert f"cached in {where}" in messages()
-        monkeypatch.setattr(layer.bilm, "sentences", None)  # nothing is computed again
+        monkeypatch.setattr(layer.bilm, "lstm_layers", None)  # nothing is computed again
         layer.trainable = True
         with pytest.raises(TypeError, match="callable"):  # but if the biLM is trained
             layer(SENTENCES)
@@ -449,7 +451,7 @@ def test_another_call_caches_more_sentences(model, monkeypatch, messages, pool):
     layer.cache(SENTENCES[1:3], 1)
     new = "1 sentence" if pool else format_count(len(SENTENCES[2]), "tokens")
     assert new in messages().splitlines()[-1]  # only those that are new
-    monkeypatch.setattr(layer.bilm, "sentences", None)
+    monkeypatch.setattr(layer.bilm, "lstm_layers", None)
     assert_close([layer(SENTENCES[:3])[0][0].numpy()], [expected.numpy()])
     assert layer([])[0][0].shape == empty
 

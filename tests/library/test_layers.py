@@ -5,9 +5,9 @@ import pytest
 import tiny
 from reference import assert_close
 
-import elmo
 from elmo import ELMo, ELMoEmbedder
 from elmo_core.messages import UserError
+from elmo_core.network import bilm as bilm_module
 from elmo_core.network.lstmp import run_layer
 
 SENTENCES = tiny.SENTENCES
@@ -57,7 +57,7 @@ def test_layers_and_pooling(model):
 @pytest.mark.parametrize("carry_state", [False, True])
 def test_only_the_requested_layers_are_run(model, monkeypatch, layers, n_run, carry_state):
     ran = []
-    monkeypatch.setattr(elmo, "run_layer", lambda *arguments: ran.append(arguments) or run_layer(*arguments))
+    monkeypatch.setattr(bilm_module, "run_layer", lambda *arguments: ran.append(arguments) or run_layer(*arguments))
     ELMoEmbedder(model, layers=layers, carry_state=carry_state).encode([["the", "bank"]])
     assert len(ran) == n_run
 

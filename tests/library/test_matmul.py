@@ -8,9 +8,11 @@ import reference
 import tiny
 from reference import assert_close
 
-from elmo import ELMo, ELMoEmbedder, load_bilm, make_bilm, weights_of
-from elmo_core.kernels import matmul, precision
+from elmo import ELMo, ELMoEmbedder, load_bilm
+from elmo_core.kernels import matmul
+from elmo_core.kernels import precision as products
 from elmo_core.machine.runtime import paddle
+from elmo_core.network.bilm import make_bilm, weights_of
 
 SENTENCES = [*tiny.SENTENCES, *([word] * n for n, word in enumerate(tiny.WORDS[3:], 1))]
 
@@ -20,7 +22,7 @@ def bfloat16():
     """On a machine with bfloat16. Restores float32."""
     if problem := matmul.bfloat16_problem("cpu"):
         pytest.skip(f"no products in bfloat16: {problem}")
-    with precision.precision("bfloat16"):
+    with products.temporarily("bfloat16"):
         yield
 
 
@@ -135,7 +137,7 @@ def test_a_layer_that_is_trained_learns_through_bfloat16(model):
     gradients = {}
     for precision in ("float32", "bfloat16"):
         layer = ELMo(load_bilm(model), layers="top", trainable=True, dropout=0, precision=precision)
-        with precision.precision("float32"):  # what counts is the forward pass
+        with products.temporarily("float32"):  # what counts is the forward pass
             (layer(SENTENCES)[0][0] ** 2).mean().backward()
         gradients[precision] = np.concatenate([weight.grad.numpy().ravel() for weight in layer.bilm.parameters()])
     error = np.linalg.norm(gradients["bfloat16"] - gradients["float32"]) / np.linalg.norm(gradients["float32"])

@@ -10,7 +10,7 @@ import tiny
 from experiment_runs import bits
 
 from elmo import ELMoEmbedder, UserError, load_bilm
-from elmo_core.text.tokens import UNK_ID
+from elmo_core.text.vocabulary import UNK_ID
 
 SENTENCES = [*tiny.SENTENCES, ["the", "<UNK>", "river"]]
 

@@ -8,7 +8,7 @@ import tiny
 from elmo import ELMo
 from elmo_core.kernels.row_gradients import row_gradient
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 
 SENTENCES = tiny.SENTENCES
 

@@ -11,7 +11,7 @@ from reference import assert_close
 import elmo
 from elmo import ELMo, ELMoEmbedder
 from elmo_core.encoding import token_tables
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 
 SENTENCES = tiny.SENTENCES
 

@@ -9,7 +9,8 @@ from shards import MARKERS
 
 from elmo_core.messages import UserError
 from elmo_core.text.characters import CodePoints
-from elmo_core.text.tokens import Vocabulary, sentence_batches, shuffled_batches, token_batch
+from elmo_core.text.tokens import sentence_batches, shuffled_batches, token_batch
+from elmo_core.text.vocabulary import Vocabulary
 
 
 def test_words_are_looked_up_as_they_are_cut():

@@ -15,7 +15,7 @@ import numpy as np
 
 from elmo_core.config import ELMoConfig
 from elmo_core.files import disk, tensors
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import checkpoint
 from elmo_tools.pretraining import run_folder
 

@@ -21,7 +21,7 @@ assert ranks.gather({"rank": rank, "array": np.full(3, rank)})[1]["array"].tolis
 heard, any_rank = [], ranks.any
 ranks.any = lambda flag: heard.append(time.monotonic()) or any_rank(flag)
 assert ranks.run_on_main(lambda: (time.sleep(3 * HEARTBEAT_SECONDS), rank, paddle.get_device())[1:]) == (0, "cpu")
-with precision.precision("bfloat16"):
+with precision.temporarily("bfloat16"):
     assert ranks.run_on_all(precision.current) == ["bfloat16"] * 2
 assert len(heard) >= 3 and max(np.diff(heard)) < 10  # gloo gives up on who is silent for 30 seconds
 try:

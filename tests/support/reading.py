@@ -3,7 +3,7 @@
 import numpy as np
 
 from elmo_core.text.tokenise import Tokeniser
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks.reading.data import QuestionGroup
 from elmo_tasks.reading.network import BiDAF
 from elmo_tasks.reading.reader import Reader

@@ -7,7 +7,8 @@ import numpy as np
 import reference
 import tiny
 
-from elmo_core.text.tokens import BOS, EOS, UNK_ID
+from elmo_core.text.tokens import BOS, EOS
+from elmo_core.text.vocabulary import UNK_ID
 
 KINDS = {
     "char": {},

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import reference
 
-import dataset
 from elmo import BiLM, ELMoConfig, ELMoEmbedder
 from elmo_core.kernels.row_gradients import row_gradient
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.characters import CharTable
-from elmo_core.text.tokens import BOS, EOS, Lexicon, LMBatch, Vocabulary
+from elmo_core.text.tokens import BOS, EOS, Lexicon, LMBatch
+from elmo_core.text.vocabulary import Vocabulary
+from elmo_tools.pretraining import streams
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "bank", "of", "river", "苹果", "很", "a", "longerword", "q"]
 CHAR = {
@@ -44,8 +45,8 @@ def lm_batch(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, input: 
     """One sentence per row, from its beginning; T = longest + 1."""
     lexicon = Lexicon(vocabulary, input)
     lengths = np.array([len(sentence) + 1 for sentence in sentences], np.int64)
-    ids = dataset._steps_of([[BOS, *sentence, EOS] for sentence in sentences], lexicon)
-    return dataset._lm_batch(ids, lengths, lengths.max(), lexicon)
+    ids = streams._steps_of([[BOS, *sentence, EOS] for sentence in sentences], lexicon)
+    return streams._lm_batch(ids, lengths, lengths.max(), lexicon)
 
 
 def random_bilm(dtype: str = "float32", seed: int = 1, scale: float = 2.0, **changes) -> BiLM:

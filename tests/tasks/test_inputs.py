@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks import ClassifierSettings
 from elmo_tasks.inputs import FileVectors, LearntWords, Rows, TokenInputs
 

@@ -13,7 +13,7 @@ from label_rules import LABELS, is_allowed
 from elmo import ELMoEmbedder
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
-from elmo_core.text.tokens import SPECIAL_TOKENS, Vocabulary
+from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks import Classifier, ClassifierSettings, Tagger, TaggerSettings
 from elmo_tasks.classification.data import Text
 from elmo_tasks.tagging.data import Sentence

@@ -25,7 +25,7 @@ from foreign import (
 from reference import assert_close
 
 import convert
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint
 
 VARIANTS = {

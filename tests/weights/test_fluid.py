@@ -17,7 +17,7 @@ from foreign import (
 )
 
 import convert
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 
 
 def fluid_flags(folder: Path, output: Path) -> list[str]:

@@ -10,7 +10,7 @@ from reference import assert_close
 import elmo
 from elmo import ELMo, ELMoEmbedder
 from elmo_core.messages import UserError
-from elmo_core.text.tokens import Vocabulary
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint
 
 SENTENCES = tiny.SENTENCES

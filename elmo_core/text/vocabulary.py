@@ -1,0 +1,148 @@
+"""The words that a language model can predict, and their ids. NumPy only."""
+
+import hashlib
+from codecs import BOM_UTF8
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import count, repeat
+from pathlib import Path
+
+import numpy as np
+
+from elmo_core.files.disk import atomic_write, check_input, user_path
+from elmo_core.messages import UserError, log
+from elmo_core.text.characters import BOS, BYTES, EOS, Alphabet
+from elmo_core.text.text_files import read_lines
+
+UNK = "<UNK>"
+SPECIAL_TOKENS = BOS, EOS, UNK
+UNK_ID = SPECIAL_TOKENS.index(UNK)
+SLICE = 1 << 16  # tokens that are checked at once
+PADDLENLP_SPECIAL_TOKENS = {"UNK", BOS, EOS, "<PAD>"}  # its reader puts them before the words of a file
+
+
+class Vocabulary:
+    """The words that can be predicted: `<S>`, `</S>`, `<UNK>`, then the others by decreasing frequency (not checked).
+
+    source, lines: where the tokens come from, for error messages: a file, and their lines.
+    alphabet: how words become character ids.
+    """
+
+    rows: slice | np.ndarray = slice(None)  # of the tokens in the tables of a model for which they had another order
+
+    def __init__(
+        self, tokens: Iterable[str], source: str | Path = "vocabulary", alphabet: Alphabet = BYTES, lines: Iterable = ()
+    ):
+        self.tokens, self.source, self.alphabet = list(tokens), source, alphabet
+        self.index = {token: i for i, token in enumerate(self.tokens)}
+        distinct = len(self.index) == len(self.tokens)
+        marked = tuple(self.tokens[: len(SPECIAL_TOKENS)]) == SPECIAL_TOKENS
+        parts = (self.tokens[k : k + SLICE] for k in range(0, len(self.tokens), SLICE))
+        if not (distinct and marked and all("\n".join(part).split() == part for part in parts)):
+            raise UserError(f"{source}:{_first_error(self.tokens, lines or count(1))}")
+
+    @classmethod
+    def from_file(cls, path: str | Path, alphabet: Alphabet = BYTES) -> "Vocabulary":
+        """Read a vocabulary file: UTF-8, one token per line. Ours replace PaddleNLP's special tokens, or are added."""
+        tokens = _read_vocabulary(path := user_path(path))
+        if set(tokens[:4]) == PADDLENLP_SPECIAL_TOKENS:
+            log.info(f"{path} begins with PaddleNLP's special tokens: {', '.join(SPECIAL_TOKENS)} replace them.")
+            return cls([*SPECIAL_TOKENS, *tokens[4:]], path, alphabet, count(2))
+        if PADDLENLP_SPECIAL_TOKENS.union(SPECIAL_TOKENS).isdisjoint(tokens):
+            log.info(f"{path} has no special tokens: adding {', '.join(SPECIAL_TOKENS)} to its {len(tokens):,} words.")
+            return cls([*SPECIAL_TOKENS, *tokens], path, alphabet, count(1 - len(SPECIAL_TOKENS)))
+        return cls(tokens, path, alphabet)
+
+    @classmethod
+    def from_bilm_file(cls, path: Path) -> "Vocabulary":
+        """Read bilm-tf's file, with the special tokens in any lines: they become the first, and `rows` has the old rows."""
+        tokens = list(enumerate(_read_vocabulary(path), 1))
+        tokens = [(line, token) for line, token in tokens if token != "!!!MAXTERMID"]  # which bilm-tf skips
+        order = {token: place - len(SPECIAL_TOKENS) for place, token in enumerate(SPECIAL_TOKENS)}
+        rows = sorted(range(len(tokens)), key=lambda row: order.get(tokens[row][1], 0))
+        lines, tokens = zip(*(tokens[row] for row in rows), strict=True)
+        vocabulary = cls(tokens, path, lines=lines)
+        vocabulary.rows = np.array(rows)
+        return vocabulary
+
+    @classmethod
+    def frequent(cls, tokens: Iterable[str], min_count: int = 1, max_size: int | None = None) -> "Vocabulary":
+        """Choose the tokens of a text that occur at least min_count times; with special tokens, at most max_size.
+
+        tokens: or a Counter of them.
+        """
+        counts = tokens if isinstance(tokens, Counter) else Counter(tokens)
+        words = [x for x, n in counts.items() if n >= min_count and x not in SPECIAL_TOKENS and x.split() == [x]]
+        words.sort(key=lambda word: (-counts[word], word))
+        return cls([*SPECIAL_TOKENS, *words][: max_size and max(max_size, len(SPECIAL_TOKENS))])
+
+    @staticmethod
+    def is_vocabulary_file(path: Path) -> bool:
+        """Tell whether the file begins with the special tokens."""
+        with path.open("rb") as file:
+            return tuple(file.read(40).removeprefix(BOM_UTF8).decode("utf-8", "ignore").split()[:3]) == SPECIAL_TOKENS
+
+    def save(self, path: str | Path) -> None:
+        """Write the file that `from_file` reads."""
+        with atomic_write(path, "wb") as file:
+            file.write(("\n".join(self.tokens) + "\n").encode("utf-8"))
+
+    def __reduce__(self):
+        return Vocabulary, (self.tokens, "vocabulary", self.alphabet)  # without the character table, which is large
+
+    def __repr__(self) -> str:
+        return f"<Vocabulary of {len(self):,} words>"
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __contains__(self, token: object) -> bool:
+        return isinstance(token, str) and self.alphabet.truncated([token])[0] in self.index
+
+    def __getitem__(self, i: int) -> str:
+        return self.tokens[i]
+
+    def ids(self, tokens: Sequence[str]) -> np.ndarray:
+        """Ids (n,) int64; unknown tokens get that of `<UNK>`."""
+        tokens = self.alphabet.truncated(tokens)
+        return np.fromiter(map(self.index.get, tokens, repeat(UNK_ID)), np.int64, len(tokens))
+
+    @property
+    def words(self) -> list[str]:
+        """Return the tokens without the special ones."""
+        return self.tokens[len(SPECIAL_TOKENS) :]
+
+    @cached_property
+    def characters(self):
+        """Build the character table of all tokens, on first use."""
+        return self.alphabet.table(self.tokens)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Compute a digest of the tokens, to tell vocabularies apart."""
+        return hashlib.sha1("\n".join(self.tokens).encode("utf-8", "surrogatepass")).hexdigest()
+
+    @property
+    def identity(self) -> str:
+        """Return the number of tokens and a short fingerprint."""
+        return f"{len(self):,} tokens (SHA-1 {self.fingerprint[:12]})"
+
+
+def _read_vocabulary(path: Path) -> list[str]:
+    check_input(path, "a vocabulary, one token per line, as `preprocess.py vocab` writes it")
+    if not (tokens := list(read_lines(path))):
+        raise UserError(f"{path}: the file is empty. `preprocess.py vocab` writes a vocabulary.")
+    return tokens
+
+
+def _first_error(tokens: list[str], lines: Iterable[int]) -> str:
+    """Find the first wrong line of a bad vocabulary, `LINE: the error`. lines: of the tokens."""
+    first: dict[str, int] = {}
+    for line, token in zip(lines, tokens, strict=False):
+        if first.setdefault(token, line) != line:
+            return f"{line}: {token!r} is already in line {first[token]}. Remove one of the two."
+        if token.split() != [token]:
+            return f"{line}: found {token!r}, expected one token per line, without white space."
+    expected = f"the lines {', '.join(SPECIAL_TOKENS)} first, as `preprocess.py vocab` writes them"
+    return f"1: found {', '.join(tokens[:3])}, expected {expected}."
