@@ -173,7 +173,7 @@ def test_only_a_new_folder_is_written_and_a_failure_leaves_none(raw, tmp_path, m
 @pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_killed_script_tidies_up(tmp_path, sign, code):
     source, out = tmp_path / "a.txt", tmp_path / "out"
-    source.write_text((document(3) + "\n") * 100_000, encoding="utf-8")
+    source.write_text((document(3) + "\n") * 300_000, encoding="utf-8")
     argv = ["text", str(source), "--lang=en", f"--output={out}", "--processes=2"]
     script = runs.start("preprocess.py", argv, tmp_path / "errors")
     runs.wait_until(lambda: list(tmp_path.glob(".out.*.tmp/train/*")), script, tmp_path / "errors")

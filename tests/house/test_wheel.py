@@ -42,7 +42,7 @@ def source(tmp_path_factory) -> Path:
         ignored = shutil.ignore_patterns("__pycache__", ".cache")
         shutil.copytree(path.parent, source / path.parent.name, ignore=ignored)
     (source / "mine").mkdir()
-    for name in ("scratch.py", "mine/__init__.py", "senses/notes.txt"):
+    for name in ("scratch.py", "mine/__init__.py", "elmo_tools/senses/notes.txt"):
         (source / name).touch()
     return source
 
@@ -62,6 +62,7 @@ def test_the_wheel_holds_the_library_and_the_scripts_in_a_folder(wheel):
         "elmo",
         "elmo_core",
         "elmo_tasks",
+        "elmo_tools",
         "elmo_scripts",
         "elmo_paddle",
     }
@@ -73,7 +74,9 @@ def test_the_wheel_holds_the_library_and_the_scripts_in_a_folder(wheel):
         "elmo_tasks/models/parser/en-ewt/model-33c92b5cfb54.safetensors",
         "elmo_tasks/models/tagger/zh-gsd/README.md",
         "elmo_tasks/py.typed",
-        "elmo_scripts/senses/page.html",
+        "elmo_tools/senses/page.html",
+        "elmo_tools/export/examples/model_io.py",
+        "elmo_tools/py.typed",
         *(f"elmo_scripts/{script}.py" for script, _ in command.COMMANDS.values()),
     }
     assert files <= set(names) and wheel.stat().st_size <= 76e6

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from elmo_core.network import cosines
+from elmo_core.encoding import cosines
 
 
 def test_the_nearest_of_the_allowed_come_first_and_no_others():
