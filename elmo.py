@@ -203,8 +203,10 @@ class ELMo(Encoder, nn.Layer):
         Another call caches more sentences. gigabytes: of memory for all of them, in float32 or else in float16; those of a
         call that would need more are computed in every epoch. progress: show a bar if it takes long.
         """
-        if self.trainable or self.bilm.is_fine_tuned:
+        if self.trainable:
             raise UserError("ELMo.cache: a trainable biLM's layers change in every step. Expected trainable=False.")
+        if self.bilm.is_fine_tuned:
+            raise UserError("ELMo.cache: another ELMo trains this biLM. Load the model again for a layer that caches.")
         check_number("gigabytes", gigabytes, 0)
         self._drop_stale()
         distinct = [tokens for tokens in dict.fromkeys(map(tuple, checked(sentences))) if tokens not in self.cached]

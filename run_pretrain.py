@@ -49,7 +49,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     files = parser.add_argument_group("checkpoints")
     files.add_argument("--save_dir", **arguments.DIR, default=Path("checkpoints"), help="folder of the checkpoints")
     arguments.add_settings(files, PretrainingSettings, "save_freq", "keep")
-    files.add_argument("--overwrite", action="store_true", help="delete an earlier run's checkpoints there")
+    overwrite = "replace an earlier run there, when this one saves its first checkpoint"
+    files.add_argument("--overwrite", action="store_true", help=overwrite)
     begin = parser.add_argument_group("start", "from random weights, or from a checkpoint")
     text = "continue what is in --save_dir, from its latest checkpoint, if there is one; otherwise start"
     begin.add_argument("--resume", action="store_true", help=text)
@@ -232,11 +233,14 @@ def log_end(args: argparse.Namespace, trainer: "Trainer", is_complete: bool) -> 
     progress = trainer.progress
     if not is_complete:
         folder = args.save_dir / str(progress.step)
+        advice = "To continue, give the same command with --resume."
         if checkpoint.exists(folder):
             log.info(f"stopped at step {progress.step}, saved as {folder}.")
         else:
             log.info(f"stopped at step {progress.step}, before the first step of this run: nothing is saved.")
-        log.info("To continue, give the same command with --resume.")
+            if args.overwrite and checkpoint.steps(args.save_dir):
+                advice = "The earlier run there is as it was. To start again, give the same command."
+        log.info(advice)
         sys.exit(trainer.interruption.exit_code)
     if progress.step < progress.total:
         evaluations = f"{format_count(progress.without_gain, 'evaluations')} without improvement"

@@ -29,10 +29,7 @@ SCRIPTS = [
 
 
 def script_files() -> list[Path]:
-    files = []
-    for pattern in SCRIPTS:
-        files += sorted(Path().glob(pattern))
-    return files
+    return [Path(name) for name in SCRIPTS]
 
 
 class Build(build_py):

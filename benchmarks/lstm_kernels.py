@@ -87,18 +87,19 @@ def import_gpu_lstm():
         grad=torch.autograd.grad,
         enable_grad=torch.enable_grad,
     )
-    products = types.SimpleNamespace(
-        current=lambda: _precision[0],
-        precision=precision,
-        only=precision,
-        bfloat16_enabled=lambda: _precision[0] == "bfloat16",
-    )
-    versions = types.SimpleNamespace(
+    compat = types.SimpleNamespace(
         current_stream=lambda _: torch.cuda.current_stream().cuda_stream,
         tf32_allowed=lambda _: _precision[0] == "tf32",
         capability=lambda _, device: torch.cuda.get_device_capability(),
     )
-    stand_in("elmo_core.machine", products=products, versions=versions, __path__=[])
+    stand_in(
+        "elmo_core.kernels.precision",
+        current=lambda: _precision[0],
+        temporarily=precision,
+        only=precision,
+        bfloat16_enabled=lambda: _precision[0] == "bfloat16",
+    )
+    stand_in("elmo_core.machine", paddle_compat=compat, __path__=[])
     stand_in("elmo_core.machine.runtime", paddle=paddle, to_tensor=to_tensor)
     stand_in("elmo_core.kernels.matmul", amp_matmul=matmul, amp_operand=operand)
     torch.Tensor.stop_gradient = property(lambda tensor: not tensor.requires_grad)

@@ -7,8 +7,8 @@ FOLDER/
   README.md                         the model card
   training-1.safetensors, .lock     of a training that is not complete
 
-A save writes files whose names carry a digest of their content, replaces config.json, and removes
-the files that the replaced one named. It copies, moves or removes no other file.
+A save writes files whose names carry a digest of their content, replaces config.json, which names
+them, and removes files with such names that it does not name. It copies, moves or removes no other.
 """
 
 import json
@@ -36,7 +36,8 @@ WEIGHTS_FILE = re.compile(r"model-[0-9a-f]{12}\.safetensors")
 ELMO_FOLDER = re.compile(r"elmo-[0-9a-f]{12}")
 SAVED_FIRST = re.compile(f"{WEIGHTS_FILE.pattern}|{ELMO_FOLDER.pattern}")  # before config.json
 STATE = "training-{}.safetensors"  # of each phase of a training
-NAMES = rf"{CONFIG}|{CARD}|training-\d+\.safetensors|{WEIGHTS_FILE.pattern}|{ELMO_FOLDER.pattern}"
+STATE_FILE = re.compile(r"training-(\d+)\.safetensors")
+NAMES = rf"{CONFIG}|{CARD}|{STATE_FILE.pattern}|{WEIGHTS_FILE.pattern}|{ELMO_FOLDER.pattern}"
 TEMPORARY = re.compile(rf"\.({NAMES})\.[0-9a-f]{{16}}\.tmp")  # left by a save that was killed
 SIGNATURE = "\n<!-- Written with the model, and replaced with it unless edited: "  # and a digest
 
@@ -51,7 +52,7 @@ def read_config(folder: Path) -> dict[str, Any] | None:
         return None
     if values.get("format_version") != FORMAT:
         found = f"{path}: format_version is {values.get('format_version')!r:.20}, expected {FORMAT}"
-        raise UserError(f"{found}. It is of another version of the library: train again.")
+        raise UserError(f"{found}. It is of another version of the library: train again, in a new folder.")
     source = values.get(ELMO)
     if not WEIGHTS_FILE.fullmatch(str(values.get(WEIGHTS))):
         raise UserError(f"{path}: {WEIGHTS} is {values.get(WEIGHTS)!r:.60}, expected the name of a file.")
@@ -81,34 +82,35 @@ def write(
     card: str,
 ) -> None:
     """Save a model in its locked folder; then remove the one that it replaces, and the states of its training."""
-    before = read_config(folder) or {}
     source = None
     if pretrained:
         source = pretrained.name or f"elmo-{_elmo_digest(pretrained)}"
     values = {**values, ELMO: source, WEIGHTS: f"model-{_digest(tensors)}.safetensors"}
     try:
         if is_copy(source) and not checkpoint.exists(folder / source):
+            if (folder / source).exists():
+                raise UserError(f"{folder / source} holds other files. Move them.")
             weights = weights_of(pretrained.bilm)
             checkpoint.save_model(folder / source, pretrained.bilm.config, weights, _vocabulary(pretrained))
         write_tensors(folder / values[WEIGHTS], tensors)
         disk.write_json(folder / CONFIG, values, indent=1, ensure_ascii=False)
-    except BaseException:
-        _remove_files(folder, values, keep=read_config(folder) or {})
-        raise
-    _write_card(folder / CARD, card)
-    _remove_files(folder, before, keep=values)
+    finally:
+        _remove_unnamed(folder)
     for state in states(folder):
         state.unlink()
+    _write_card(folder / CARD, card)
 
 
-def _remove_files(folder: Path, values: Mapping[str, Any], keep: Mapping[str, Any]) -> None:
-    """Remove the files that one config.json names and the other does not."""
-    weights = values.get(WEIGHTS)
-    if weights and weights != keep.get(WEIGHTS):
-        (folder / weights).unlink(missing_ok=True)
-    source = values.get(ELMO)
-    if is_copy(source) and source != keep.get(ELMO) and (folder / source).is_dir():
-        checkpoint.delete(folder / source)
+def _remove_unnamed(folder: Path) -> None:
+    """Remove weights and copies of an ELMo that config.json does not name: replaced, or left by a killed save."""
+    values = read_config(folder) or {}
+    for path in folder.iterdir():
+        if path.is_symlink() or path.name in (values.get(WEIGHTS), values.get(ELMO)):
+            continue
+        if WEIGHTS_FILE.fullmatch(path.name) and path.is_file():
+            path.unlink()
+        elif ELMO_FOLDER.fullmatch(path.name) and path.is_dir():
+            checkpoint.delete(path)
 
 
 def _vocabulary(pretrained: PretrainedELMo) -> Vocabulary | None:
@@ -163,7 +165,13 @@ def is_finished(folder: Path) -> bool:
 
 def states(folder: Path) -> list[Path]:
     """The saved states of a training that is not complete, a file for each of its phases."""
-    return sorted(folder.glob(STATE.format("*")))
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if STATE_FILE.fullmatch(path.name))
+
+
+def phase_of(state: Path) -> int:
+    return int(STATE_FILE.fullmatch(state.name)[1])
 
 
 @contextmanager
@@ -175,8 +183,12 @@ def locked(folder: Path, task: str, overwrite: bool = False, resume: bool = Fals
     with disk.locked(folder / LOCK):
         check(folder, task, overwrite, resume)  # another training may have ended since
         for path in folder.iterdir():
-            if TEMPORARY.fullmatch(path.name):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            if not TEMPORARY.fullmatch(path.name):
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
         yield folder
 
 

@@ -398,14 +398,18 @@ class Task(Generic[S]):
         self.scores = values["scores"]
         if not isinstance(self.scores, dict):
             raise UserError(f"`scores` is {self.scores!r:.60}, expected an object.")
+        for name in ("sizes", "summary"):
+            value = self.scores.get(name, {})
+            if not isinstance(value, dict):
+                raise UserError(f"`{name}` of `scores` is {value!r:.60}, expected an object.")
         self.identity = values.get("training")
 
     def _load(self, folder: Path, values: dict[str, Any], device: str, precision: str) -> None:
         """Become the model in a folder, whose config.json holds the values."""
         tensors, _ = read_tensors(folder / values[model_folder.WEIGHTS])
         source = values[model_folder.ELMO]
+        pretrained = PretrainedELMo.load(model_folder.elmo_folder(folder, source))
         try:
-            pretrained = PretrainedELMo.load(model_folder.elmo_folder(folder, source))
             self._restore(values, tensors, pretrained, device, precision)
             if self.identity and self.identity[ELMO_DIGEST] != self.elmo_digest():
                 raise UserError(f"its ELMo, {source}, has other weights than the ELMo of its training.")

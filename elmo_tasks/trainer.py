@@ -79,7 +79,7 @@ def fit(
             if file:
                 state.save(file)
                 for other in model_folder.states(folder):
-                    if other.name > file.name:  # a later phase of an older training
+                    if model_folder.phase_of(other) > phase:  # of an older training
                         other.unlink()
             shown.update()
             if callable(progress):

@@ -60,8 +60,8 @@ class Tagger(Task[TaggerSettings]):
         n_sentences = len(data["train"])
         if is_file and n_sentences == 1 and reader.format_of(Path(source)) in ("columns", "conllu"):
             n_tokens = len(data["train"][0].tokens)
-            found = f"found one sentence of {n_tokens:,} tokens, and no blank line that ends it"
-            expected = "a token per line, and a blank line after each sentence"
+            found = f"found one sentence of {n_tokens:,} tokens: there is no blank line between tokens"
+            expected = "several sentences, a token per line, and a blank line after each sentence"
             raise UserError(f"{source}: {found}. Expected {expected}.")
         return data
 

@@ -347,3 +347,36 @@ def test_scores_that_are_no_object_are_refused(tmp_path, trained):
     path.write_text(json.dumps({**values, "scores": -1}), encoding="utf-8")
     with pytest.raises(UserError, match="scores"):
         Tagger(tmp_path)
+
+
+def test_files_whose_names_resemble_ours_stay(tmp_path, trained, other):
+    trained.save(tmp_path)
+    for name in ("training-set.safetensors", "model-large.safetensors"):
+        (tmp_path / name).touch()
+    other.save(tmp_path, overwrite=True)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, overwrite=True, progress=interrupt)
+    train(tmp_path, resume=True)
+    assert {"training-set.safetensors", "model-large.safetensors"} < set(files(tmp_path))
+
+
+def test_weights_that_a_killed_save_left_are_removed(tmp_path, trained, other):
+    trained.save(tmp_path)
+    (tmp_path / f"model-{'a' * 12}.safetensors").touch()
+    other.save(tmp_path, overwrite=True)
+    assert len(list(tmp_path.glob("model-*"))) == 1
+
+
+def test_a_missing_elmo_is_not_called_damage(tmp_path, trained, monkeypatch):
+    trained.save(tmp_path)
+    path = tmp_path / "config.json"
+    values = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**values, "elmo": "allennlp-small"}), encoding="utf-8")
+
+    def fail(name):
+        raise UserError(f"{name} could not be downloaded.")
+
+    monkeypatch.setattr(folder.published, "install", fail)
+    with pytest.raises(UserError) as error:
+        Tagger(tmp_path)
+    assert "Copy the folder again" not in str(error.value)
