@@ -148,11 +148,11 @@ def atomic_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
     """Yield a temporary folder to fill. It is synced and renamed to `path`, which must not exist or be an empty folder.
 
     overwrite: if there is a folder, it is replaced, all files in it included. A kill between the two renames leaves both
-    folders whole, under temporary names.
+    folders whole, under temporary names, of which that of the replaced one ends in .old.
     If the block ends with an error, what was there is there, and nothing else.
     """
     path = path.resolve()
-    old = temporary_name(path)
+    old = temporary_name(path).with_suffix(".old")
     try:
         with _renamed_to(path) as temporary:
             temporary.mkdir(parents=True)

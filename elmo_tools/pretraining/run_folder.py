@@ -16,7 +16,7 @@ from elmo_core.messages import UserError, join_names, log
 from elmo_core.weights import checkpoint
 
 LOG = "log.jsonl"
-TEMPORARY = re.compile(rf"\.(\d+|{re.escape(checkpoint.NAMES)}|{re.escape(LOG)})\.[0-9a-f]{{16}}\.tmp")
+TEMPORARY = re.compile(rf"\.(\d+|{re.escape(checkpoint.NAMES)}|{re.escape(LOG)})\.[0-9a-f]{{16}}\.(?:tmp|old)")
 
 
 @contextmanager
@@ -33,10 +33,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _restore_checkpoints(folder: Path) -> None:
-    """Put in their place the checkpoints that a kill between two renames has left, whole, under a temporary name."""
+    """Put back the checkpoints that were about to be replaced when a kill came between the two renames."""
     for path in _temporary_files(folder):
         place = folder / TEMPORARY.fullmatch(path.name)[1]
-        if checkpoint.exists(path) and not os.path.lexists(place):
+        if path.suffix == ".old" and not os.path.lexists(place):
             disk.rename(path, place)
 
 

@@ -191,11 +191,15 @@ def test_what_killed_runs_have_left_is_removed(corpus, tmp_path):
     assert [name for name in left + others if (tmp_path / name).exists()] == others
 
 
-def test_a_checkpoint_that_a_kill_has_left_under_a_temporary_name_is_restored(corpus, finished, tmp_path):
+def test_a_checkpoint_that_was_being_replaced_when_a_kill_came_is_restored(corpus, finished, tmp_path):
+    """The one that was to replace it, or one that was being deleted, is not."""
+    shutil.copytree(finished / "30", tmp_path / f".30.{'b' * 16}.old")
     shutil.copytree(finished / "30", tmp_path / f".30.{'a' * 16}.tmp")
+    shutil.copytree(finished / "30", tmp_path / f".20.{'a' * 16}.tmp")
+    (tmp_path / f".30.{'a' * 16}.tmp/config.json").write_text("{}", encoding="utf-8")
     runs.pretrain(runs.flags(corpus, tmp_path, max_steps=31, resume=True))
     assert checkpoint.steps(tmp_path) == [30, 31]
-    assert not list(tmp_path.glob("*.tmp"))
+    assert not [path for path in tmp_path.iterdir() if path.suffix in (".tmp", ".old")]
 
 
 @pytest.mark.parametrize("name", ["log.jsonl", "names.json"])
