@@ -331,7 +331,7 @@ def test_two_layers_over_one_model_one_of_them_trained(model, trained_first):
         trained, frozen = ELMo(pair, trainable=True, dropout=0.0), ELMo(pair)
     else:
         frozen, trained = ELMo(pair), ELMo(pair, trainable=True, dropout=0.0)
-    with pytest.raises(UserError, match="trainable"):
+    with pytest.raises(UserError, match="trains this biLM"):
         frozen.cache(SENTENCES, 1)
     frozen.eval()
     before = frozen(SENTENCES)[0][0].numpy()
