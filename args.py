@@ -31,7 +31,11 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpF
     def _get_help_string(self, action: argparse.Action) -> str | None:
         if action.default and isinstance(action.default, tuple):
             return f"{action.help} (default: {' '.join(map(str, action.default))})"
-        return action.help if action.default in (None, False, "", ()) else super()._get_help_string(action)
+        return (
+            action.help
+            if action.default in (None, False, "", ())
+            else super()._get_help_string(action)
+        )
 
 
 class _Parser(argparse.ArgumentParser):
@@ -45,16 +49,28 @@ class _Parser(argparse.ArgumentParser):
     def __init__(self, **options):
         super().__init__(**{"formatter_class": _Help, **options})
 
-    def parse_known_args(self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None):
+    def parse_known_args(
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ):
         """Parse; a missing command is the default one. Unknown flags are reported with the usage of the command."""
         args = list(sys.argv[1:] if args is None else args)
-        if self.default_command and (not args or args[0].startswith("-")) and args[:1] not in (["-h"], ["--help"]):
+        if (
+            self.default_command
+            and (not args or args[0].startswith("-"))
+            and args[:1] not in (["-h"], ["--help"])
+        ):
             args.insert(0, self.default_command)
         for arg in [] if self._subparsers else args:  # a command's parser checks its own
             if not arg or re.fullmatch(r"--\w+=", arg):  # such as an unset variable of the shell
                 self.error(f"{arg.rstrip('=') or 'an argument'} is empty")
         if not self._subparsers:
-            _flags.update({action.dest: action.option_strings[0] for action in self._actions if action.option_strings})
+            _flags.update(
+                {
+                    action.dest: action.option_strings[0]
+                    for action in self._actions
+                    if action.option_strings
+                }
+            )
         namespace, unknown = super().parse_known_args(args, namespace)
         if unknown:  # reported here, the usage and the message are the command's
             self.print_usage(sys.stderr)
@@ -65,8 +81,16 @@ class _Parser(argparse.ArgumentParser):
         return with_commands(super().format_help())
 
     def error(self, message: str) -> NoReturn:
-        unknown = message.removeprefix("unrecognized arguments: ").split() if "unrecognized" in message else []
-        known = [name for word in unknown for name in difflib.get_close_matches(word, self._option_string_actions, n=1)]
+        unknown = (
+            message.removeprefix("unrecognized arguments: ").split()
+            if "unrecognized" in message
+            else []
+        )
+        known = [
+            name
+            for word in unknown
+            for name in difflib.get_close_matches(word, self._option_string_actions, n=1)
+        ]
         if known:
             message += f" (did you mean {known[0]}?)"
         elif any(Path(word).exists() for word in unknown):
@@ -107,9 +131,14 @@ seed = partial(_number, setting(0, below=2**32))
 
 def _filters(text: str) -> tuple[tuple[int, int], ...]:
     try:
-        return tuple((int(width), int(number)) for width, number in (pair.split(":") for pair in text.split(",")))
+        return tuple(
+            (int(width), int(number))
+            for width, number in (pair.split(":") for pair in text.split(","))
+        )
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected width:number,width:number, as in 1:32,2:64") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: expected width:number,width:number, as in 1:32,2:64"
+        ) from None
 
 
 COUNT = {"type": partial(_number, setting(1, minimum=1)), "metavar": "N"}
@@ -118,15 +147,26 @@ DIR = {**FILE, "metavar": "DIR"}
 CHECKPOINT = "checkpoint, a folder (its latest checkpoint), or a published model's name"
 COMMON = {  # flags of several scripts
     "device": {"default": "auto", "help": "auto, cpu, gpu or gpu:N"},
-    "tf32": {"choices": ("auto", "off"), "default": "auto", "help": "float32 products: TF32 on GPUs that can, or full"},
+    "tf32": {
+        "choices": ("auto", "off"),
+        "default": "auto",
+        "help": "float32 products: TF32 on GPUs that can, or full",
+    },
     "precision": {"choices": PRECISIONS, "default": PRECISIONS[0], "help": PRECISION},
     "init_from_ckpt": {"metavar": "CKPT", "help": CHECKPOINT},
     "seed": {"type": seed, "metavar": "N", "default": 2020, "help": "random seed"},
     "vocab_file": {**FILE, "help": "vocabulary, one token per line"},
-    "dev_data_path": {"metavar": "PATH", "help": "held-out text: a file, a folder, or a glob in quotes"},
+    "dev_data_path": {
+        "metavar": "PATH",
+        "help": "held-out text: a file, a folder, or a glob in quotes",
+    },
     "batch_size": {**COUNT, "default": 128, "help": "rows of text per process"},
     "unroll_steps": {**COUNT, "default": 20, "help": "tokens per row and batch"},
-    "model_dir": {**DIR, "required": True, "help": "folder of the trained model, or the name of a ready-made one"},
+    "model_dir": {
+        **DIR,
+        "required": True,
+        "help": "folder of the trained model, or the name of a ready-made one",
+    },
     "save_dir": {**DIR, "required": True, "help": "folder for the trained model"},
     "overwrite": {"action": "store_true", "help": "replace the model in --save_dir"},
     "resume": {"action": "store_true", "help": "continue an interrupted training"},
@@ -151,11 +191,18 @@ def add_settings(group, settings: Any, *names: str, omit: Sequence[str] = ()) ->
     names: only these fields. omit: none of these.
     """
     for field in dataclasses.fields(settings):
-        if (names and field.name not in names) or field.name in omit or not field.metadata.get("help"):
+        if (
+            (names and field.name not in names)
+            or field.name in omit
+            or not field.metadata.get("help")
+        ):
             continue
         default = getattr(settings, field.name)
         kind = field.metadata["of"] or type(default)
-        flags = [f"--{name}" for name in (field.metadata.get("flag", field.name), *field.metadata.get("aliases", ()))]
+        flags = [
+            f"--{name}"
+            for name in (field.metadata.get("flag", field.name), *field.metadata.get("aliases", ()))
+        ]
         options = {"help": field.metadata["help"], "default": default, "dest": field.name}
         if kind is bool:
             options["action"] = "store_true"
@@ -172,7 +219,10 @@ def add_settings(group, settings: Any, *names: str, omit: Sequence[str] = ()) ->
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Add the flags of a new model: its size, and one per field of `ELMoConfig`. None: as in the preset."""
     group = parser.add_argument_group("model", "for a new model; a checkpoint has its own")
-    sizes = {"choices": tuple(PRESETS), "help": f"preset of the numbers below (default: {MODEL_SIZE})"}
+    sizes = {
+        "choices": tuple(PRESETS),
+        "help": f"preset of the numbers below (default: {MODEL_SIZE})",
+    }
     group.add_argument("--model_size", **sizes)
     text = "character CNN filters as width:number, e.g. 1:32,2:64"
     group.add_argument("--filters", type=_filters, metavar="W:N,...", help=text)
@@ -187,7 +237,11 @@ def model_changes(args: argparse.Namespace) -> dict:
 
 def options(function: Callable, args: argparse.Namespace) -> dict:
     """Return the values of the flags that are parameters of a function."""
-    return {name: value for name, value in vars(args).items() if name in inspect.signature(function).parameters}
+    return {
+        name: value
+        for name, value in vars(args).items()
+        if name in inspect.signature(function).parameters
+    }
 
 
 def _report(kind: type[BaseException], error: BaseException, trace) -> None:

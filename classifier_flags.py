@@ -25,7 +25,9 @@ def add_train(parser: argparse.ArgumentParser) -> None:
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
     args = task_flags.parse(parser, argv, ClassifierSettings)
     if args.command == "train" and (args.data_dir is None) == (args.train_file is None):
-        raise UserError("expected either --train_file, or --data_dir of the sentence polarity dataset.")
+        raise UserError(
+            "expected either --train_file, or --data_dir of the sentence polarity dataset."
+        )
     return args
 
 

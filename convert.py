@@ -50,11 +50,15 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
 
     lister = commands.add_parser("list", help="list the published and the ready-made models")
-    lister.add_argument("--language", help="only models of a language, by name or code: German or de")
+    lister.add_argument(
+        "--language", help="only models of a language, by name or code: German or de"
+    )
     get = commands.add_parser("get", help="download a published model")
     get.add_argument("name", metavar="NAME", help="a name shown by list")
     local_files = "files downloaded in advance, their folder, or the archive"
-    get.add_argument("--from", dest="local_files", **arguments.FILE, nargs="+", default=[], help=local_files)
+    get.add_argument(
+        "--from", dest="local_files", **arguments.FILE, nargs="+", default=[], help=local_files
+    )
 
     def command(name: str, help: str) -> argparse.ArgumentParser:
         subparser = commands.add_parser(name, help=help)
@@ -77,7 +81,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     if "output" in args:
         disk.check_output_folder("--output", args.output)
-    commands = {"list": show_published, "get": lambda args: print(published.install(args.name, args.local_files))}
+    commands = {
+        "list": show_published,
+        "get": lambda args: print(published.install(args.name, args.local_files)),
+    }
     commands |= {"import": import_model, "export": export_bilm, "half": write_half}
     commands[args.command](args)
 
@@ -85,7 +92,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 def show_published(args: argparse.Namespace) -> None:
     rows = [("name", "format", "language", "text", "size", "licence", "installed")]
     if not (models := published.models(args.language)):
-        raise UserError(f"No published model is listed for {args.language}. Without --language, list shows all.")
+        raise UserError(
+            f"No published model is listed for {args.language}. Without --language, list shows all."
+        )
     for model in models:
         fields = (model.name, model.format, model.language, model.text, model.size, model.licence)
         rows.append((*fields, "yes" * model.is_installed))
@@ -97,7 +106,16 @@ def show_published(args: argparse.Namespace) -> None:
         for model in models:
             if model.name == values["elmo"]:
                 score = values["scores"]["summary"]["test"].strip()
-                rows.append((folder.name, values["task"], model.name, model.language, score, f"{size / 1e6:.1f} MB"))
+                rows.append(
+                    (
+                        folder.name,
+                        values["task"],
+                        model.name,
+                        model.language,
+                        score,
+                        f"{size / 1e6:.1f} MB",
+                    )
+                )
     if len(rows) > 1:
         print()
         print_table(rows)
@@ -106,7 +124,9 @@ def show_published(args: argparse.Namespace) -> None:
 def print_table(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        print("  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip())
+        print(
+            "  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip()
+        )
 
 
 def import_model(args: argparse.Namespace) -> None:
@@ -125,7 +145,9 @@ def export_bilm(args: argparse.Namespace) -> None:
         bilm_tf.write_bilm_tf(folder, config, params)
         if vocabulary:
             checkpoint.save_vocabulary(folder, vocabulary)
-    log.info(f"saved         {', '.join(sorted(path.name for path in args.output.iterdir()))} in {args.output}")
+    log.info(
+        f"saved         {', '.join(sorted(path.name for path in args.output.iterdir()))} in {args.output}"
+    )
 
 
 def write_half(args: argparse.Namespace) -> None:
@@ -137,7 +159,10 @@ def write_half(args: argparse.Namespace) -> None:
 
 
 def write_checkpoint(
-    output: Path, config: ELMoConfig, params: Mapping[str, np.ndarray], vocabulary: Vocabulary | None
+    output: Path,
+    config: ELMoConfig,
+    params: Mapping[str, np.ndarray],
+    vocabulary: Vocabulary | None,
 ) -> None:
     describe(config, params)
     checkpoint.save_model(output, config, params, vocabulary)
@@ -146,9 +171,15 @@ def write_checkpoint(
 
 def describe(config: ELMoConfig, params: Mapping[str, np.ndarray]) -> None:
     sizes = f"{config.n_layers} layers, P {config.projection_dim}, H {config.cell_dim}"
-    output = f"softmax of {config.vocab_size:,} words" if "softmax.weight" in params else "no softmax: vectors only"
+    output = (
+        f"softmax of {config.vocab_size:,} words"
+        if "softmax.weight" in params
+        else "no softmax: vectors only"
+    )
     n_parameters = sum(weight.size for weight in params.values())
-    log.info(f"model         {config.input} input, {sizes}, {n_parameters:,} parameters, {output}; see config.json")
+    log.info(
+        f"model         {config.input} input, {sizes}, {n_parameters:,} parameters, {output}; see config.json"
+    )
 
 
 if __name__ == "__main__":

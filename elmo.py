@@ -38,7 +38,13 @@ from elmo_core.network.softmax import Softmax
 from elmo_core.text.tokens import restore_order, token_batch
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint, published
-from elmo_core.weights.model_files import fits_alphabet, has_softmax, read_model, resolve_name, vocabulary_words
+from elmo_core.weights.model_files import (
+    fits_alphabet,
+    has_softmax,
+    read_model,
+    resolve_name,
+    vocabulary_words,
+)
 from elmo_core.weights.published import install, models
 
 __all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError", "Vocabulary"]
@@ -101,10 +107,16 @@ class ELMo(Encoder, nn.Layer):
         super().__init__()
         check_number("n_mixes", n_mixes, 0, integer=True)
         check_number("l2_coef", l2_coef, 0, MAX_FLOAT)
-        for name, rate in (("dropout", dropout), ("word_dropout", word_dropout), ("layer_dropout", layer_dropout)):
+        for name, rate in (
+            ("dropout", dropout),
+            ("word_dropout", word_dropout),
+            ("layer_dropout", layer_dropout),
+        ):
             check_number(name, rate, 0, 1)
             if rate and not trainable and name != "dropout":
-                raise UserError(f"{name}={rate}: it acts inside the frozen biLM. Expected 0, or trainable=True.")
+                raise UserError(
+                    f"{name}={rate}: it acts inside the frozen biLM. Expected 0, or trainable=True."
+                )
         check_option("pool", pool, (None, "mean"))
         folder = None if isinstance(params, tuple) else resolve_name(params)
         bilm, vocabulary = load_bilm(folder) if folder else _check_model(params)
@@ -118,7 +130,9 @@ class ELMo(Encoder, nn.Layer):
         self.layer_dropout = layer_dropout
         mixes = 0 if self.choice.how == "concat" else n_mixes
         with BUILDING:
-            self.mixes = nn.LayerList(ScalarMix(self.choice.n_layers, layer_norm) for _ in range(mixes))
+            self.mixes = nn.LayerList(
+                ScalarMix(self.choice.n_layers, layer_norm) for _ in range(mixes)
+            )
         self.cached: dict[tuple[str, ...], np.ndarray] = {}
         self._cached_with: object = None  # the state of the weights that were used
         if trainable:
@@ -137,7 +151,9 @@ class ELMo(Encoder, nn.Layer):
             weight.stop_gradient = False
         self.clear_cache()
 
-    def forward(self, sentences: Sequence[Sequence[str]]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
+    def forward(
+        self, sentences: Sequence[Sequence[str]]
+    ) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Return one tensor (B, T, dim) per mix, zero at padding, and the mask (B, T); T is the longest sentence.
 
         Pooled outputs are (B, dim). Concatenated layers are returned n_mixes times.
@@ -145,11 +161,17 @@ class ELMo(Encoder, nn.Layer):
         layers, mask = self.layers(sentences)
         return self.mixed(layers, mask), mask
 
-    def layers(self, sentences: Sequence[Sequence[str]]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
+    def layers(
+        self, sentences: Sequence[Sequence[str]]
+    ) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Return the chosen layers, cached or computed, each (B, T, 2P) or pooled (B, 2P), and the mask (B, T)."""
         sentences = check_sentences(sentences)
         self._drop_stale()
-        if sentences and not self.trainable and all(tuple(tokens) in self.cached for tokens in sentences):
+        if (
+            sentences
+            and not self.trainable
+            and all(tuple(tokens) in self.cached for tokens in sentences)
+        ):
             return self._cached_layers(sentences)
         self._oov_counter.update(list(itertools.chain.from_iterable(sentences)))
         batch = token_batch(sentences, self.config.input, self.vocabulary)
@@ -161,7 +183,9 @@ class ELMo(Encoder, nn.Layer):
         with grad, precision.temporarily(self.precision):
             vectors = self.bilm.token_encoder(batch.tokens)
             if self.training and self.word_dropout:
-                vectors = vectors * nn.functional.dropout(paddle.ones([len(vectors), 1]), self.word_dropout)
+                vectors = vectors * nn.functional.dropout(
+                    paddle.ones([len(vectors), 1]), self.word_dropout
+                )
             dropout = self.layer_dropout if self.training else 0.0
             encoded, _ = run_sentences(
                 self.bilm,
@@ -173,8 +197,12 @@ class ELMo(Encoder, nn.Layer):
             )
             return encoded.tensors(bool(self.pool))
 
-    def _cached_layers(self, sentences: list[Sequence[str]]) -> tuple[list[paddle.Tensor], paddle.Tensor]:
-        arrays = [self.cached[tuple(tokens)] for tokens in sentences]  # each (layers, n, 2P), n = 1 if pooled
+    def _cached_layers(
+        self, sentences: list[Sequence[str]]
+    ) -> tuple[list[paddle.Tensor], paddle.Tensor]:
+        arrays = [
+            self.cached[tuple(tokens)] for tokens in sentences
+        ]  # each (layers, n, 2P), n = 1 if pooled
         lengths = np.array(list(map(len, sentences)))
         mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.float32)
         if self.pool:
@@ -197,19 +225,29 @@ class ELMo(Encoder, nn.Layer):
         outputs = [x * mask.unsqueeze(-1) for x in outputs]
         return [nn.functional.dropout(x, self.dropout, training=self.training) for x in outputs]
 
-    def cache(self, sentences: Iterable[Sequence[str]], gigabytes: float, progress: bool = True) -> None:
+    def cache(
+        self, sentences: Iterable[Sequence[str]], gigabytes: float, progress: bool = True
+    ) -> None:
         """Compute and cache the chosen layers of a frozen biLM for sentences that recur in every epoch.
 
         Another call caches more sentences. gigabytes: of memory for all of them, in float32 or else in float16; those of a
         call that would need more are computed in every epoch. progress: show a bar if it takes long.
         """
         if self.trainable:
-            raise UserError("ELMo.cache: a trainable biLM's layers change in every step. Expected trainable=False.")
+            raise UserError(
+                "ELMo.cache: a trainable biLM's layers change in every step. Expected trainable=False."
+            )
         if self.bilm.is_fine_tuned:
-            raise UserError("ELMo.cache: another ELMo trains this biLM. Load the model again for a layer that caches.")
+            raise UserError(
+                "ELMo.cache: another ELMo trains this biLM. Load the model again for a layer that caches."
+            )
         check_number("gigabytes", gigabytes, 0)
         self._drop_stale()
-        distinct = [tokens for tokens in dict.fromkeys(map(tuple, checked(sentences))) if tokens not in self.cached]
+        distinct = [
+            tokens
+            for tokens in dict.fromkeys(map(tuple, checked(sentences)))
+            if tokens not in self.cached
+        ]
         if not distinct:
             return
         n_vectors = len(distinct) if self.pool else sum(map(len, distinct))
@@ -219,7 +257,9 @@ class ELMo(Encoder, nn.Layer):
         what = f"{vectors} x {format_count(n_layers, 'layers')} x {self.layer_dim}, {size / 1e6:,.0f} MB in float32"
         room = gigabytes * 1e9 - sum(array.nbytes for array in self.cached.values())
         if size / 2 > room:
-            log.warning(f"ELMo's layers are computed in each epoch: {what}, with room for {max(0, room) / 1e9:.3g} GB.")
+            log.warning(
+                f"ELMo's layers are computed in each epoch: {what}, with room for {max(0, room) / 1e9:.3g} GB."
+            )
             return
         dtype = "float32" if size <= room else "float16"
         log.info(f"ELMo's layers are computed once: {what}, cached in {dtype} in memory.")
@@ -282,7 +322,12 @@ class ELMoEmbedder(Encoder):
         # resolved, because a folder's latest checkpoint may change
         self._folder = None if isinstance(params, tuple) else resolve_name(params).absolute()
         self._layers, self.pool = layers, pool
-        self.batch_size, self.dtype, self.carry_state, self.progress = batch_size, dtype, carry_state, progress
+        self.batch_size, self.dtype, self.carry_state, self.progress = (
+            batch_size,
+            dtype,
+            carry_state,
+            progress,
+        )
         with runtime.on_device(self.device):
             if self._folder:
                 bilm, vocabulary = load_bilm(self._folder)
@@ -312,7 +357,9 @@ class ELMoEmbedder(Encoder):
             weights, vocabulary = weights_of(self.bilm), self.vocabulary
             if self._reads_softmax():
                 softmax, vocabulary = self.softmax_and_vocabulary()
-                weights |= {f"softmax.{name}": weight for name, weight in weights_of(softmax).items()}
+                weights |= {
+                    f"softmax.{name}": weight for name, weight in weights_of(softmax).items()
+                }
             state |= {"model": (self.config, weights, vocabulary), "_folder": None}
         return {**state, "device": runtime.portable_device(self.device)}
 
@@ -356,7 +403,9 @@ class ELMoEmbedder(Encoder):
         sentences = check_sentences(sentences)
         arrays: list[np.ndarray] = [np.empty(0)] * len(sentences)
         with bar(None, self.progress, total=len(sentences), unit=" sentences") as shown:
-            for positions, results in self.read(sentences, self._reading, self.token_table, self.device, math.inf):
+            for positions, results in self.read(
+                sentences, self._reading, self.token_table, self.device, math.inf
+            ):
                 for position, array in zip(positions.tolist(), results, strict=True):
                     arrays[position] = array
                 shown.update(len(results))
@@ -367,26 +416,37 @@ class ELMoEmbedder(Encoder):
         if isinstance(sentences, str | bytes | np.ndarray) or not isinstance(sentences, Iterable):
             check_sentences(sentences)
         total = len(sentences) if isinstance(sentences, Sized) else None
-        arrays = restore_order(self.read(checked(sentences), self._reading, self.token_table, self.device))
+        arrays = restore_order(
+            self.read(checked(sentences), self._reading, self.token_table, self.device)
+        )
         return iter(bar(arrays, self.progress, total=total, unit=" sentences"))
 
     @property
     def _reading(self) -> Reading:
-        return Reading(self.choice, self._arrays, self.carry_state, read_final_marker=self.carry_state)
+        return Reading(
+            self.choice, self._arrays, self.carry_state, read_final_marker=self.carry_state
+        )
 
     def _arrays(self, batch: EncodedBatch, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Return the arrays of a batch, each of `shape`."""
         arrays = batch.arrays(self.dtype, self.pool)  # each (layers, n, 2P)
         if self.choice.how == "concat":
             arrays = [array.swapaxes(0, 1) for array in arrays]
-        return [array.reshape(self.shape(len(tokens))) for array, tokens in zip(arrays, sentences, strict=True)]
+        return [
+            array.reshape(self.shape(len(tokens)))
+            for array, tokens in zip(arrays, sentences, strict=True)
+        ]
 
     @cached_property
     def words(self) -> list[str]:
         """Return the words of the model, by decreasing frequency, if they are known."""
         if self.vocabulary:
             return self.vocabulary.words
-        return vocabulary_words(self._folder) if self._folder and checkpoint.exists(self._folder) else []
+        return (
+            vocabulary_words(self._folder)
+            if self._folder and checkpoint.exists(self._folder)
+            else []
+        )
 
     def encode_tokens(self, tokens: Sequence[str]) -> np.ndarray:
         """Return context-free token vectors (n, P): the LSTMs' input. Layer 0 is this vector twice, once per direction."""
@@ -406,7 +466,9 @@ class ELMoEmbedder(Encoder):
         """Return the softmax and the vocabulary that it predicts."""
         if self._folder is None:
             if "softmax" not in dict(self.bilm.named_children()) or self.vocabulary is None:
-                raise UserError("params: found a BiLM without a softmax or vocabulary, which predicting words needs.")
+                raise UserError(
+                    "params: found a BiLM without a softmax or vocabulary, which predicting words needs."
+                )
             return self.bilm.softmax, self.vocabulary
         if self._softmax is None:
             with runtime.on_device(self.device):

@@ -25,9 +25,13 @@ from elmo_tasks.ready import ready_made_named
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
-    parser.add_argument("model", metavar="MODEL", help="checkpoint, saved model, or name: en, parser/en-ewt, ...")
+    parser.add_argument(
+        "model", metavar="MODEL", help="checkpoint, saved model, or name: en, parser/en-ewt, ..."
+    )
     parser.add_argument("--output", **arguments.DIR, required=True, help="folder to write")
-    parser.add_argument("--onnx", action="store_true", help="also write model.onnx, for ONNX Runtime and others")
+    parser.add_argument(
+        "--onnx", action="store_true", help="also write model.onnx, for ONNX Runtime and others"
+    )
     layers = "of ELMo: all, top, average, an index, or several: 0,1 (default: all)"
     parser.add_argument("--layers", metavar="L", help=layers)
     return parser.parse_args(argv)

@@ -38,11 +38,17 @@ from elmo_tools.preprocessing.raw_text import Options, make_corpus
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    files = {"nargs": "+", "metavar": "INPUT", "help": "files (also .gz), globs in quotes, or folders"}
+    files = {
+        "nargs": "+",
+        "metavar": "INPUT",
+        "help": "files (also .gz), globs in quotes, or folders",
+    }
     corpus = commands.add_parser("text", help="raw text to a corpus of tokenised sentences")
     corpus.add_argument("input", **files)
     arguments.add_settings(corpus, Options, "lang", "user_dict")
-    corpus.add_argument("--output", **arguments.DIR, required=True, help="new folder for train/ and dev/")
+    corpus.add_argument(
+        "--output", **arguments.DIR, required=True, help="new folder for train/ and dev/"
+    )
     arguments.add_settings(corpus.add_argument_group("input"), Options, "encoding", "document")
     tokens = corpus.add_argument_group("sentences and tokens")
     arguments.add_settings(tokens, Options, "lower", "nfkc", "min_tokens", "max_tokens")
@@ -53,13 +59,22 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
     vocab = commands.add_parser("vocab", help="a corpus to a vocabulary")
     vectors = commands.add_parser("vectors", help="a corpus to word2vec vectors")
-    outputs = {vocab: "vocabulary to write", vectors: "vectors to write: binary if the name ends in .bin, else text"}
+    outputs = {
+        vocab: "vocabulary to write",
+        vectors: "vectors to write: binary if the name ends in .bin, else text",
+    }
     for command, output in outputs.items():
         command.add_argument("input", **files)
         command.add_argument("--output", **arguments.FILE, required=True, help=output)
-    vocab.add_argument("--min_count", **arguments.COUNT, default=1, help="minimum frequency of a token")
-    vocab.add_argument("--max_size", **arguments.COUNT, help="maximum size, special tokens included")
-    vectors.add_argument("--dimensions", **arguments.COUNT, default=word2vec.DIMENSIONS, help="vector size")
+    vocab.add_argument(
+        "--min_count", **arguments.COUNT, default=1, help="minimum frequency of a token"
+    )
+    vocab.add_argument(
+        "--max_size", **arguments.COUNT, help="maximum size, special tokens included"
+    )
+    vectors.add_argument(
+        "--dimensions", **arguments.COUNT, default=word2vec.DIMENSIONS, help="vector size"
+    )
     arguments.add(vectors, "seed")
     return parser.parse_args(argv)
 
@@ -91,13 +106,17 @@ def vocab(args: argparse.Namespace) -> None:
     counts = count_tokens(paths)
     vocabulary = Vocabulary.frequent(counts, args.min_count, args.max_size)
     if not vocabulary.words:
-        raise UserError(f"no token has a count of {args.min_count}, or --max_size is too low. Expected text in words.")
+        raise UserError(
+            f"no token has a count of {args.min_count}, or --max_size is too low. Expected text in words."
+        )
     warn_if_unreadable(paths[0])
     vocabulary.save(args.output)
     n_words, total = len(vocabulary.words), counts.total()
     covered = sum(counts[word] for word in vocabulary.words) / total
     distinct = format_count(len(counts), "distinct tokens")
-    log.info(f"{args.output}: {n_words:,} of {distinct}, and the {len(SPECIAL_TOKENS)} special ones.")
+    log.info(
+        f"{args.output}: {n_words:,} of {distinct}, and the {len(SPECIAL_TOKENS)} special ones."
+    )
     log.info(f"coverage of the text ({format_count(total, 'tokens')}): {covered:.2%}.")
     train = args.input[0] if len(args.input) == 1 else "CORPUS"
     flags = f"--train_data_path={shlex.quote(train)} --vocab_file={shlex.quote(str(args.output))}"

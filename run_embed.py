@@ -42,20 +42,28 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         default="all",
         help="all, top, average, an index, several as in 0,1, or mix: that of a TF Hub module",
     )
-    content.add_argument("--dtype", choices=("float32", "float16"), default="float32", help="type of the vectors")
-    content.add_argument("--pool", choices=("mean",), help="one vector per sentence: the mean over its tokens")
+    content.add_argument(
+        "--dtype", choices=("float32", "float16"), default="float32", help="type of the vectors"
+    )
+    content.add_argument(
+        "--pool", choices=("mean",), help="one vector per sentence: the mean over its tokens"
+    )
     content.add_argument("--forget_sentences", action="store_true", help="omit sentence_to_index")
     run = parser.add_argument_group("run")
     arguments.add(run, "batch_size", help="sentences per batch")
     arguments.add(run, "device", "tf32", "precision")
-    run.add_argument("--shard", type=_shard, metavar="I/N", help="only share I of N of the parts: 0/2, 1/2")
+    run.add_argument(
+        "--shard", type=_shard, metavar="I/N", help="only share I of N of the parts: 0/2, 1/2"
+    )
     return parser.parse_args(argv)
 
 
 def _shard(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
     if not match or int(match[1]) >= int(match[2]):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected I/N with I from 0 to N - 1, for instance 0/2 and 1/2")
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: expected I/N with I from 0 to N - 1, for instance 0/2 and 1/2"
+        )
     return int(match[1]), int(match[2])
 
 
@@ -64,7 +72,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     disk.check_output("--output", args.output, args.input)
     disk.check_input(args.input, "a text, one sentence per line", "--input")
     (i, n), (rank, size) = args.shard or (0, 1), runtime.rank_and_size()
-    embed_text.embed(load(args), args.input, args.output, (i * size + rank, n * size), args.forget_sentences)
+    embed_text.embed(
+        load(args), args.input, args.output, (i * size + rank, n * size), args.forget_sentences
+    )
 
 
 def load(args: argparse.Namespace) -> "ELMoEmbedder":

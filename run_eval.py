@@ -77,9 +77,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     words.add_argument("--per_sentence", **arguments.FILE, help=scores)
     context = "what precedes a sentence: nothing, or all sentences before it"
     words.add_argument("--context", choices=("sentence", "carry"), default="sentence", help=context)
-    raw = (
-        "language of raw text, which is split into sentences and tokens (default: none, a tokenised sentence per line)"
-    )
+    raw = "language of raw text, which is split into sentences and tokens (default: none, a tokenised sentence per line)"
     words.add_argument("--lang", choices=language.CHOICES, help=raw)
     words.add_argument("--user_dict", **arguments.FILE, help="words for jieba, with --lang=zh")
     experiments = parser.add_argument_group("pairs and regions (docs/linguists.md)")
@@ -107,10 +105,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     runtime.set_device(args.device)
     ranks = Ranks()
-    corpus, baselines = (Corpus(path) if path else None for path in (args.dev_data_path, args.baselines))
+    corpus, baselines = (
+        Corpus(path) if path else None for path in (args.dev_data_path, args.baselines)
+    )
     is_perplexity = corpus and not (args.per_token or args.per_sentence)
     if ranks.size > 1 and not is_perplexity:
-        raise UserError(f"{ranks.size} processes: several compute only the perplexity. Start a single one.")
+        raise UserError(
+            f"{ranks.size} processes: several compute only the perplexity. Start a single one."
+        )
     for path in filter(None, (args.pairs, args.regions)):
         disk.check_input(path, "sentences")
     files = [args.pairs, args.regions, args.vocab_file, args.user_dict]
@@ -121,12 +123,16 @@ def main(argv: Sequence[str] | None = None) -> None:
         files.append(getattr(args, name))
     bilm, vocabulary = elmo.load_bilm(args.init_from_ckpt, softmax=True)
     if args.vocab_file:
-        check_vocabulary(args.vocab_file, Vocabulary.from_file(args.vocab_file), args.init_from_ckpt, vocabulary)
+        check_vocabulary(
+            args.vocab_file, Vocabulary.from_file(args.vocab_file), args.init_from_ckpt, vocabulary
+        )
     if is_perplexity:
         print_perplexity(args, ranks, corpus, bilm, vocabulary)
         return
     carry = args.context == "carry"
-    embedder = elmo.ELMoEmbedder((bilm, vocabulary), args.batch_size, args.device, carry_state=carry)
+    embedder = elmo.ELMoEmbedder(
+        (bilm, vocabulary), args.batch_size, args.device, carry_state=carry
+    )
     if corpus:
         write_surprisal(args, corpus, embedder)
     elif args.pairs:
@@ -146,9 +152,13 @@ def print_perplexity(
 
     start = time.perf_counter()
     counts = ranks.run_on_main(lambda: corpus.count(vocabulary))
-    stream = streams.EvalStream(corpus, vocabulary, args.batch_size, args.unroll_steps, bilm.config.input)
+    stream = streams.EvalStream(
+        corpus, vocabulary, args.batch_size, args.unroll_steps, bilm.config.input
+    )
     hidden = None if ranks.is_main else True
-    with tqdm(total=counts.predictions, unit=" predictions", unit_scale=True, disable=hidden, leave=False) as bar:
+    with tqdm(
+        total=counts.predictions, unit=" predictions", unit_scale=True, disable=hidden, leave=False
+    ) as bar:
         score = evaluate(bilm, with_progress(stream, bar), ranks)
     if ranks.is_main:
         print_score(counts, vocabulary, score, time.perf_counter() - start)
@@ -162,16 +172,24 @@ def with_progress(batches: Iterable[LMBatch], bar: tqdm) -> Iterator[LMBatch]:
 
 
 def print_score(counts: Counts, vocabulary: Vocabulary, score: "Score", seconds: float) -> None:
-    text = f"{format_count(counts.tokens, 'tokens')} in {format_count(counts.sentences, 'sentences')}"
-    unknown = f"{counts.unknown_share:.2%} of them outside the vocabulary of {len(vocabulary):,} words"
+    text = (
+        f"{format_count(counts.tokens, 'tokens')} in {format_count(counts.sentences, 'sentences')}"
+    )
+    unknown = (
+        f"{counts.unknown_share:.2%} of them outside the vocabulary of {len(vocabulary):,} words"
+    )
     print(f"text                           {text}; {unknown}")
-    print(f"predictions in each direction  {score.predictions:,} in {messages.format_duration(seconds)}")
+    print(
+        f"predictions in each direction  {score.predictions:,} in {messages.format_duration(seconds)}"
+    )
     print(f"perplexity, forward            {score.forward:.3f}")
     print(f"perplexity, backward           {score.backward:.3f}")
     print(f"perplexity, mean of the two    {score.mean:.3f}")
 
 
-def make_tokeniser(args: argparse.Namespace, lines: Iterable[str], embedder: "elmo.ELMoEmbedder") -> Tokeniser:
+def make_tokeniser(
+    args: argparse.Namespace, lines: Iterable[str], embedder: "elmo.ELMoEmbedder"
+) -> Tokeniser:
     return language.make_tokeniser(args.lang or "none", lines, embedder.words, args.user_dict)
 
 
@@ -187,7 +205,9 @@ def make_item_tokeniser(
     return make_tokeniser(args, sentences, embedder)
 
 
-def write_surprisal(args: argparse.Namespace, corpus: Corpus, embedder: "elmo.ELMoEmbedder") -> None:
+def write_surprisal(
+    args: argparse.Namespace, corpus: Corpus, embedder: "elmo.ELMoEmbedder"
+) -> None:
     """Write --per_token and --per_sentence, and print the perplexity."""
     from elmo_tools.pretraining.perplexity import Score  # imports Paddle
 
@@ -195,7 +215,9 @@ def write_surprisal(args: argparse.Namespace, corpus: Corpus, embedder: "elmo.EL
     tokeniser = make_tokeniser(args, lines_of(corpus), embedder)
     sentences, read = tee(split_sentences(corpus, tokeniser, counts))
     scored = embedder.iter_surprisal(tokens for _, tokens, _ in read)
-    progress = tqdm(zip(sentences, scored, strict=True), unit=" sentences", disable=None, leave=False)
+    progress = tqdm(
+        zip(sentences, scored, strict=True), unit=" sentences", disable=None, leave=False
+    )
     with output(args.per_token) as token_file, output(args.per_sentence) as sentence_file:
         words, scores = table(token_file), table(sentence_file)
         words.writerow(["line", "sentence", "position", "begin", "end", *TokenSurprisal._fields])
@@ -204,9 +226,13 @@ def write_surprisal(args: argparse.Namespace, corpus: Corpus, embedder: "elmo.EL
             offsets.append([offsets[-1][1]] * 2)  # of the end
             for position, (record, offset) in enumerate(zip(records, offsets, strict=True)):
                 values = [f"{value:.6f}" if isinstance(value, float) else value for value in record]
-                words.writerow([line, number, position, *offset, *values[:-1], int(record.in_vocabulary)])
+                words.writerow(
+                    [line, number, position, *offset, *values[:-1], int(record.in_vocabulary)]
+                )
             forward, backward = (-math.log(2) * bits for bits in records.total())
-            scores.writerow([line, number, *(f"{x:.6f}" for x in (forward, backward, (forward + backward) / 2))])
+            scores.writerow(
+                [line, number, *(f"{x:.6f}" for x in (forward, backward, (forward + backward) / 2))]
+            )
             score += Score(forward, backward, len(records))
             counts.add_sentence(len(tokens), sum(not record.in_vocabulary for record in records))
         corpus.check(args.dev_data_path, counts)
@@ -245,7 +271,9 @@ def write_pairs(args: argparse.Namespace, embedder: "elmo.ELMoEmbedder") -> None
     names = list(dict.fromkeys(chain.from_iterable(pairs)))
     taken = [name for name in names if name in Comparison._fields]
     if args.output and taken:
-        raise UserError(f"{args.pairs}: --output has a column {taken[0]} of its own. Rename the field.")
+        raise UserError(
+            f"{args.pairs}: --output has a column {taken[0]} of its own. Rename the field."
+        )
     good = [pair["sentence_good"] for pair in pairs]
     bad = [pair["sentence_bad"] for pair in pairs]
     tokenise = make_item_tokeniser(args, args.pairs, good, embedder)
@@ -256,16 +284,26 @@ def write_pairs(args: argparse.Namespace, embedder: "elmo.ELMoEmbedder") -> None
             values = [f"{value:.6f}" for value in comparison[:3]]
             table(file).writerow([*map(pair.get, names), *values, int(comparison.in_vocabulary)])
     rows = list(preferences(pairs, comparisons, args.groups))
-    width, shares = max(display_width(row[0]) for row in rows), f"{'forward':>10}{'backward':>10}{'both':>10}"
+    width, shares = (
+        max(display_width(row[0]) for row in rows),
+        f"{'forward':>10}{'backward':>10}{'both':>10}",
+    )
     print(f"{'':{width}}{'pairs':>10}{shares}{'all known':>10}{shares}")
     for name, *numbers in rows:
-        texts = (f"{x:10,}" if isinstance(x, int) else "         –" if math.isnan(x) else f"{x:10.1%}" for x in numbers)
+        texts = (
+            f"{x:10,}" if isinstance(x, int) else "         –" if math.isnan(x) else f"{x:10.1%}"
+            for x in numbers
+        )
         print(pad(name, width) + "".join(texts))
 
 
-def write_regions(args: argparse.Namespace, embedder: "elmo.ELMoEmbedder", corpus: Corpus | None) -> None:
+def write_regions(
+    args: argparse.Namespace, embedder: "elmo.ELMoEmbedder", corpus: Corpus | None
+) -> None:
     """Write the surprisal of every region."""
-    items = read_items(args.regions, lambda texts: make_item_tokeniser(args, args.regions, texts, embedder))
+    items = read_items(
+        args.regions, lambda texts: make_item_tokeniser(args, args.regions, texts, embedder)
+    )
     if corpus:
         language.choose_language("none", lines_of(corpus))  # warns of raw text
     baselines = Baselines(corpus, embedder.vocabulary) if corpus else None

@@ -57,7 +57,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 def predict(args: argparse.Namespace, classifier: "Classifier") -> None:
     """Write the class of each text, its probability and the text; or JSON. A blank line stays blank."""
     with script.output(args.output, args.input) as target:
-        texts, copies = tee(map(classifier.tokenised, input_texts(args, classifier.classes, classifier.parts["pairs"])))
+        texts, copies = tee(
+            map(
+                classifier.tokenised,
+                input_texts(args, classifier.classes, classifier.parts["pairs"]),
+            )
+        )
         for text, row in zip(texts, classifier.predictions(copies, None), strict=True):
             target.write(f"{formatted(classifier, text, row, args) if any(text.texts) else ''}\n")
             target.flush()
@@ -67,7 +72,9 @@ def input_texts(args: argparse.Namespace, classes: Sequence, pairs: bool) -> Ite
     """Yield the texts of the input's lines."""
     for number, line in enumerate(task_flags.text_lines(args.input, () if pairs else classes), 1):
         line = line if line.strip() or not pairs else "\t"
-        yield as_text(line.split("\t") if pairs else line, f"{args.input or 'standard input'}:{number}")
+        yield as_text(
+            line.split("\t") if pairs else line, f"{args.input or 'standard input'}:{number}"
+        )
 
 
 def formatted(
@@ -80,7 +87,9 @@ def formatted(
     if args.output_format == "tsv":
         return "\t".join([str(label), f"{row.max():.4f}", *text.texts])
     values = dict(zip(("text", "text2"), text.texts, strict=False)) | {"label": label}
-    values["probabilities"] = dict(zip(map(str, classifier.classes), row.astype(float).round(6).tolist(), strict=True))
+    values["probabilities"] = dict(
+        zip(map(str, classifier.classes), row.astype(float).round(6).tolist(), strict=True)
+    )
     return json.dumps(values, ensure_ascii=False)
 
 

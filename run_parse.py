@@ -62,7 +62,9 @@ def sentences(args: argparse.Namespace, parser: "Parser") -> Iterator[Tree]:
     """The sentences of the input."""
     if args.input and ending(args.input) == "conllu":
         return read_conllu(args.input, is_gold=False)
-    trees = (parser.sentence(line, lang=args.lang) for line in task_flags.text_lines(args.input, ()))
+    trees = (
+        parser.sentence(line, lang=args.lang) for line in task_flags.text_lines(args.input, ())
+    )
     return (tree for tree in trees if tree.tokens)
 
 

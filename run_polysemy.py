@@ -38,17 +38,37 @@ if TYPE_CHECKING:  # --help does not wait for Paddle
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     arguments.add(parser, "init_from_ckpt", required=True)
-    parser.add_argument("--corpus", required=True, metavar="PATH", help="text: a file, a folder, or a glob in quotes")
+    parser.add_argument(
+        "--corpus",
+        required=True,
+        metavar="PATH",
+        help="text: a file, a folder, or a glob in quotes",
+    )
     repeatable = {"action": "append"}
-    parser.add_argument("--word", **repeatable, metavar="WORD[,...]", help="word to show; repeatable")
-    parser.add_argument("--senses", **arguments.FILE, help="TSV of gold senses; without --word, print only their table")
-    parser.add_argument("--max_occurrences", **arguments.COUNT, default=1000, help="size of a word's random sample")
+    parser.add_argument(
+        "--word", **repeatable, metavar="WORD[,...]", help="word to show; repeatable"
+    )
+    parser.add_argument(
+        "--senses",
+        **arguments.FILE,
+        help="TSV of gold senses; without --word, print only their table",
+    )
+    parser.add_argument(
+        "--max_occurrences", **arguments.COUNT, default=1000, help="size of a word's random sample"
+    )
     arguments.add(parser, "batch_size", help="sentences per batch")
     arguments.add(parser, "seed", "device")
 
     group = parser.add_argument_group("neighbours")
-    group.add_argument("--examples", **arguments.COUNT, default=3, help="occurrences to show per word")
-    group.add_argument("--neighbours", **arguments.COUNT, default=3, help="nearest to show per occurrence and layer")
+    group.add_argument(
+        "--examples", **arguments.COUNT, default=3, help="occurrences to show per word"
+    )
+    group.add_argument(
+        "--neighbours",
+        **arguments.COUNT,
+        default=3,
+        help="nearest to show per occurrence and layer",
+    )
     sentence = "your own sentence with the word, instead of examples from the corpus; repeatable"
     group.add_argument("--sentence", **repeatable, metavar="TEXT", help=sentence)
 
@@ -69,10 +89,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     layers = range(1, embedder.config.n_layers + 1)
     for word in query_words:
         if not is_known(word, embedder):
-            raise UserError(f"{word!r} is <UNK> to {args.init_from_ckpt}. Use words of vocab.txt or a character model.")
+            raise UserError(
+                f"{word!r} is <UNK> to {args.init_from_ckpt}. Use words of vocab.txt or a character model."
+            )
 
-    by_text, background = find_words(corpus, query_words, args.senses, senses, args.max_occurrences, args.seed)
-    words = [word for word in by_text.values() if word.text in query_words or is_scorable(word, embedder)]
+    by_text, background = find_words(
+        corpus, query_words, args.senses, senses, args.max_occurrences, args.seed
+    )
+    words = [
+        word for word in by_text.values() if word.text in query_words or is_scorable(word, embedder)
+    ]
     if not words:
         raise UserError(f"--senses {args.senses}: no word can be scored. The log above says why.")
     user_examples = embed(embedder, words, user_occurrences)
@@ -81,12 +107,18 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     displayed = [by_text[text] for text in query_words]
     rows = displayed or sorted(words, key=lambda word: word.text)
-    nearest = nearest_words(embedder, [word.text for word in (rows if args.page else displayed)], background)
+    nearest = nearest_words(
+        embedder, [word.text for word in (rows if args.page else displayed)], background
+    )
     width = shutil.get_terminal_size((110, 24)).columns
     for word in displayed:
         shown = [pair for pair in user_examples if pair[0].word == word.text]
         shown = shown or examples(word, args.examples, args.seed)
-        print(*summary(word, nearest[word.text]), *concordance(shown, word, layers, args.neighbours, width), sep="\n")
+        print(
+            *summary(word, nearest[word.text]),
+            *concordance(shown, word, layers, args.neighbours, width),
+            sep="\n",
+        )
     if senses:
         print("", *sense_table(rows, words, args.senses.name), sep="\n")
     if args.page:
@@ -102,7 +134,9 @@ def load(args: argparse.Namespace) -> "ELMoEmbedder":
 
 
 def parse_words(args: argparse.Namespace) -> list[str]:
-    words = [word.strip() for text in args.word or [] for word in re.split("[,，]", text) if word.strip()]
+    words = [
+        word.strip() for text in args.word or [] for word in re.split("[,，]", text) if word.strip()
+    ]
     if not words and not args.senses:
         raise UserError("--word is required, or --senses FILE for a table of all its words.")
     return list(dict.fromkeys(words))
@@ -116,7 +150,9 @@ def find_user_occurrences(texts: Sequence[str], query_words: Sequence[str]) -> l
         positions = [position for position, token in enumerate(tokens) if token in query_words]
         if not positions:
             words = " or ".join(query_words) or "a --word"
-            raise UserError(f"--sentence {text!r}: no token is {words}. Expected tokens separated by spaces.")
+            raise UserError(
+                f"--sentence {text!r}: no token is {words}. Expected tokens separated by spaces."
+            )
         occurrences += [Occurrence(tokens, position) for position in positions]
     return occurrences
 

@@ -36,18 +36,27 @@ if TYPE_CHECKING:  # --help does not wait for Paddle
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     data = parser.add_argument_group("data")
-    data.add_argument("--train_data_path", required=True, metavar="PATH", help="text: file, folder, or glob in quotes")
+    data.add_argument(
+        "--train_data_path",
+        required=True,
+        metavar="PATH",
+        help="text: file, folder, or glob in quotes",
+    )
     arguments.add(data, "dev_data_path", "vocab_file", "batch_size", "unroll_steps")
     arguments.add_settings(data, PretrainingSettings, "noise")
     run = parser.add_argument_group("run")
     arguments.add(run, "device", "tf32", "seed")
     exchange = "of the gradients that processes send to each other; bfloat16 halves the messages"
-    run.add_argument("--exchange", choices=("float32", "bfloat16"), default="float32", help=exchange)
+    run.add_argument(
+        "--exchange", choices=("float32", "bfloat16"), default="float32", help=exchange
+    )
     names = ("epochs", "max_steps", "log_freq", "eval_freq", "patience", "accumulate")
     arguments.add_settings(run, PretrainingSettings, *names)
     arguments.add_settings(run, FixedSettings, "precision")
     files = parser.add_argument_group("checkpoints")
-    files.add_argument("--save_dir", **arguments.DIR, default=Path("checkpoints"), help="folder of the checkpoints")
+    files.add_argument(
+        "--save_dir", **arguments.DIR, default=Path("checkpoints"), help="folder of the checkpoints"
+    )
     arguments.add_settings(files, PretrainingSettings, "save_freq", "keep")
     overwrite = "replace an earlier run there, when this one saves its first checkpoint"
     files.add_argument("--overwrite", action="store_true", help=overwrite)
@@ -55,11 +64,23 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     text = "continue what is in --save_dir, from its latest checkpoint, if there is one; otherwise start"
     begin.add_argument("--resume", action="store_true", help=text)
     source = begin.add_mutually_exclusive_group()
-    source.add_argument("--init_from_ckpt", metavar="CKPT", help="resume exactly from this checkpoint")
-    source.add_argument("--finetune_from", metavar="CKPT", help="start from this checkpoint's weights, on other text")
+    source.add_argument(
+        "--init_from_ckpt", metavar="CKPT", help="resume exactly from this checkpoint"
+    )
+    source.add_argument(
+        "--finetune_from",
+        metavar="CKPT",
+        help="start from this checkpoint's weights, on other text",
+    )
     arguments.add_settings(begin, PretrainingSettings, "allow_changes")
-    begin.add_argument("--pretrained_word_embeddings", **arguments.FILE, help="word vectors for the word embeddings")
-    arguments.add_settings(parser.add_argument_group("optimizer"), FixedSettings, omit=["precision"])
+    begin.add_argument(
+        "--pretrained_word_embeddings",
+        **arguments.FILE,
+        help="word vectors for the word embeddings",
+    )
+    arguments.add_settings(
+        parser.add_argument_group("optimizer"), FixedSettings, omit=["precision"]
+    )
     arguments.add_model(parser)
     args = parser.parse_args(argv)
     if args.patience and not args.dev_data_path:
@@ -81,7 +102,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     ranks = Ranks("Give the same command with --resume.", args.exchange)
     if not ranks.is_main:
         log.setLevel("WARNING")
-    corpus, dev = Corpus(args.train_data_path), Corpus(args.dev_data_path) if args.dev_data_path else None
+    corpus, dev = (
+        Corpus(args.train_data_path),
+        Corpus(args.dev_data_path) if args.dev_data_path else None,
+    )
     with ExitStack() as stack:
         ranks.run_on_main(lambda: stack.enter_context(run_folder.locked(args.save_dir)))
         resumed, source = find_checkpoints(args)
@@ -90,8 +114,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         trainer.restore(resumed)
         if is_finished(trainer, resumed):
             steps = f"{trainer.progress.step:,} of {trainer.progress.total:,}"
-            limit = "--patience" if trainer.progress.step < trainer.progress.total else "--epochs or --max_steps"
-            log.info(f"{resumed} is at step {steps}: nothing is left to do. To train on, raise {limit}.")
+            limit = (
+                "--patience"
+                if trainer.progress.step < trainer.progress.total
+                else "--epochs or --max_steps"
+            )
+            log.info(
+                f"{resumed} is at step {steps}: nothing is left to do. To train on, raise {limit}."
+            )
             return
         trainer.open_folder(resumed)
         log_summary(args, trainer, device, len(corpus.paths))
@@ -103,9 +133,14 @@ def find_checkpoints(args: argparse.Namespace) -> tuple[Path | None, Path | None
     """Find the checkpoint that the run resumes from, and the one whose weights it starts from, if any."""
     if args.resume and checkpoint.steps(args.save_dir):
         if args.init_from_ckpt:
-            log.warning(f"--init_from_ckpt is not read: --resume continues the run in {args.save_dir}.")
+            log.warning(
+                f"--init_from_ckpt is not read: --resume continues the run in {args.save_dir}."
+            )
         args.init_from_ckpt, args.finetune_from = str(args.save_dir), None
-    resumed, source = (name and model_files.resolve_name(name) for name in (args.init_from_ckpt, args.finetune_from))
+    resumed, source = (
+        name and model_files.resolve_name(name)
+        for name in (args.init_from_ckpt, args.finetune_from)
+    )
     return resumed, source
 
 
@@ -113,7 +148,9 @@ def is_finished(trainer: "Trainer", resumed: Path | None) -> bool:
     """Whether the run resumes from its end."""
     progress = trainer.progress
     is_final = resumed and checkpoint.read_names(resumed.parent).get("final") == progress.step
-    return progress.step > progress.total or bool(is_final and progress.reached_end(trainer.settings.patience))
+    return progress.step > progress.total or bool(
+        is_final and progress.reached_end(trainer.settings.patience)
+    )
 
 
 def make_trainer(
@@ -129,8 +166,12 @@ def make_trainer(
     runtime.paddle.seed(args.seed)
     bilm, vocabulary = initial_model(args, ranks, source)
     if args.noise and not bilm.config.reads_characters:
-        raise UserError(f"--noise changes characters, which a model with --input={bilm.config.input} does not read.")
-    ranks.run_on_all(lambda: corpus.identity)  # reads all text, which takes minutes if there is much of it
+        raise UserError(
+            f"--noise changes characters, which a model with --input={bilm.config.input} does not read."
+        )
+    ranks.run_on_all(
+        lambda: corpus.identity
+    )  # reads all text, which takes minutes if there is much of it
     counts = ranks.run_on_main(lambda: count(corpus, dev, vocabulary))
     settings = PretrainingSettings(**arguments.options(PretrainingSettings, args))
     trainer = Trainer(settings, ranks, bilm, Inputs(vocabulary, corpus, dev, counts))
@@ -151,7 +192,9 @@ def initial_model(
     ranks.run_on_all(lambda: models.append(build_model(args, source)))
     bilm, vocabulary = models[0]
     name = source and source.name  # the checkpoint's step
-    check_ranks(ranks, {**bilm.config.to_dict(), "vocabulary": vocabulary.identity, "checkpoint": name})
+    check_ranks(
+        ranks, {**bilm.config.to_dict(), "vocabulary": vocabulary.identity, "checkpoint": name}
+    )
     ranks.broadcast_weights(bilm.parameters())
     return bilm, vocabulary
 
@@ -165,8 +208,12 @@ def build_model(args: argparse.Namespace, source: Path | None) -> tuple["BiLM", 
     size, changes = args.model_size, arguments.model_changes(args)
     if source is None:
         if given_vocabulary is None:
-            raise UserError("--vocab_file is missing. `preprocess.py vocab` makes one from a corpus.")
-        config = ELMoConfig.preset(size or arguments.MODEL_SIZE, vocab_size=len(given_vocabulary), **changes)
+            raise UserError(
+                "--vocab_file is missing. `preprocess.py vocab` makes one from a corpus."
+            )
+        config = ELMoConfig.preset(
+            size or arguments.MODEL_SIZE, vocab_size=len(given_vocabulary), **changes
+        )
         bilm = BiLM(config)
         if args.pretrained_word_embeddings:
             initialise_from_vectors(bilm, given_vocabulary, args.pretrained_word_embeddings)
@@ -174,7 +221,9 @@ def build_model(args: argparse.Namespace, source: Path | None) -> tuple["BiLM", 
     if args.pretrained_word_embeddings:
         log.warning(f"--pretrained_word_embeddings is not read: {source} has its own vectors.")
     expected = {**(PRESETS[size] if size else {}), **changes}
-    bilm, vocabulary = load_model(source, expected, given_vocabulary if args.finetune_from else None)
+    bilm, vocabulary = load_model(
+        source, expected, given_vocabulary if args.finetune_from else None
+    )
     if given_vocabulary:
         check_vocabulary(args.vocab_file, given_vocabulary, source, vocabulary)
     return bilm, vocabulary
@@ -192,13 +241,19 @@ def check_ranks(ranks: "Ranks", settings: dict) -> None:
     expected, *others = ranks.gather(settings)
     for rank, other in enumerate(others, 1):
         if different := differences(expected, other):
-            raise UserError(f"rank {rank} differs from rank 0: {'; '.join(different.values())}. Start all alike.")
+            raise UserError(
+                f"rank {rank} differs from rank 0: {'; '.join(different.values())}. Start all alike."
+            )
 
 
 def log_summary(args: argparse.Namespace, trainer: "Trainer", device: str, n_files: int) -> None:
     from elmo_core.network.softmax import is_sampled  # imports Paddle
 
-    progress, processes, words = trainer.progress, trainer.ranks.size, trainer.bilm.config.vocab_size
+    progress, processes, words = (
+        trainer.progress,
+        trainer.ranks.size,
+        trainer.bilm.config.vocab_size,
+    )
     counts, rows = progress.counts, progress.tokens_per_step // args.unroll_steps
     if counts.sentences < rows:
         log.warning(
@@ -223,8 +278,16 @@ def log_summary(args: argparse.Namespace, trainer: "Trainer", device: str, n_fil
         f"softmax       {candidates if is_sampled(words, args.n_negative_samples) else f'over all {words:,} words'}",
     )
     values = {"device": device, "processes": processes, "parameters": parts, "vocabulary": words}
-    values |= {"tokens": counts.tokens, "sentences": counts.sentences, "unknown_share": counts.unknown_share}
-    values |= {"steps_per_epoch": steps_per_epoch, "tokens_per_step": progress.tokens_per_step, "total": progress.total}
+    values |= {
+        "tokens": counts.tokens,
+        "sentences": counts.sentences,
+        "unknown_share": counts.unknown_share,
+    }
+    values |= {
+        "steps_per_epoch": steps_per_epoch,
+        "tokens_per_step": progress.tokens_per_step,
+        "total": progress.total,
+    }
     trainer.log("start", "\n".join(lines), values)
 
 
@@ -237,15 +300,21 @@ def log_end(args: argparse.Namespace, trainer: "Trainer", is_complete: bool) -> 
         if checkpoint.exists(folder):
             log.info(f"stopped at step {progress.step}, saved as {folder}.")
         else:
-            log.info(f"stopped at step {progress.step}, before the first step of this run: nothing is saved.")
+            log.info(
+                f"stopped at step {progress.step}, before the first step of this run: nothing is saved."
+            )
             if args.overwrite and checkpoint.steps(args.save_dir):
-                advice = "The earlier run there is as it was. To start again, give the same command."
+                advice = (
+                    "The earlier run there is as it was. To start again, give the same command."
+                )
         log.info(advice)
         sys.exit(trainer.interruption.exit_code)
     if progress.step < progress.total:
         evaluations = f"{format_count(progress.without_gain, 'evaluations')} without improvement"
         log.info(f"step {progress.step:,}: {evaluations}; best perplexity {progress.best:.2f}")
-    log.info(f"saved         {args.save_dir / str(progress.step)}, also named {args.save_dir / 'final'}")
+    log.info(
+        f"saved         {args.save_dir / str(progress.step)}, also named {args.save_dir / 'final'}"
+    )
 
 
 if __name__ == "__main__":

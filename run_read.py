@@ -34,11 +34,17 @@ if TYPE_CHECKING:  # --help does not wait for Paddle
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
-    train, _, predict_flags = task_flags.add_commands(parser, "reader", EXPECTED, "answer questions")
+    train, _, predict_flags = task_flags.add_commands(
+        parser, "reader", EXPECTED, "answer questions"
+    )
     task_flags.add_train(train, ReaderSettings, EXPECTED)
     source = predict_flags.add_mutually_exclusive_group(required=True)
     source.add_argument("--input", **FILE, help=EXPECTED)
-    source.add_argument("--passage", **FILE, help="file with a passage; standard input has the questions, one per line")
+    source.add_argument(
+        "--passage",
+        **FILE,
+        help="file with a passage; standard input has the questions, one per line",
+    )
     help = "write the N best answers to each question, with score, begin and end (default: the text of the best)"
     predict_flags.add_argument("--k", **COUNT, help=help)
     return task_flags.parse(parser, argv, ReaderSettings)
@@ -57,7 +63,10 @@ def predict(args: argparse.Namespace, reader: "Reader") -> None:
         if args.input:
             passages = read_passages(args.input, require_answers=False)
             best = reader.best(tokenise_passages(passages, reader.tokeniser), args.k or 1)
-            values = {id: [a._asdict() for a in some] if args.k else text_of(some) for id, some in best.items()}
+            values = {
+                id: [a._asdict() for a in some] if args.k else text_of(some)
+                for id, some in best.items()
+            }
             target.write(json.dumps(values, ensure_ascii=False, indent=1) + "\n")
             return
         disk.check_input(args.passage, "a passage", "--passage")
@@ -65,9 +74,15 @@ def predict(args: argparse.Namespace, reader: "Reader") -> None:
         if not reader.tokeniser(passage):
             raise UserError(f"--passage {args.passage}: the passage has no words.")
         lines, questions = tee(read_lines(None))
-        for line, answers in zip(lines, reader.answers(((x, passage) for x in questions), args.k or 1), strict=True):
+        for line, answers in zip(
+            lines, reader.answers(((x, passage) for x in questions), args.k or 1), strict=True
+        ):
             found = [a._asdict() for a in answers]
-            written = json.dumps(found, ensure_ascii=False) if args.k else " ".join(text_of(answers).split())
+            written = (
+                json.dumps(found, ensure_ascii=False)
+                if args.k
+                else " ".join(text_of(answers).split())
+            )
             target.write(f"{written if line.strip() else ''}\n")
             target.flush()
 

@@ -53,12 +53,18 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def predict(args: argparse.Namespace, tagger: "Tagger") -> None:
     scheme = tagger.settings.scheme
-    if not {"tagged": scheme == "lac", "words": are_of_words(tagger.labels, scheme)}.get(args.output_format, True):
-        raise UserError("--output_format: tagged requires LAC's labels; words these, or B, M, E and S without O.")
+    if not {"tagged": scheme == "lac", "words": are_of_words(tagger.labels, scheme)}.get(
+        args.output_format, True
+    ):
+        raise UserError(
+            "--output_format: tagged requires LAC's labels; words these, or B, M, E and S without O."
+        )
     with script.output(args.output, args.input) as target:
         lines = (tagger.line(text, args.lang) for text in text_lines(args.input, tagger.labels))
         for line, *found in tagger.tagged(lines, None, scored=args.output_format == "json"):
-            target.write(formatted(tagger, line, *found, args.output_format) if line.text.strip() else "\n")
+            target.write(
+                formatted(tagger, line, *found, args.output_format) if line.text.strip() else "\n"
+            )
             target.flush()
 
 
@@ -68,7 +74,9 @@ def text_lines(path: Path | None, labels: Sequence[Label]) -> Iterator[str]:
     width, n_alike = 0, 0
     for number, line in enumerate(task_flags.text_lines(path, labels), 1):
         columns = line.split()
-        is_labelled = len(columns) > 1 and (columns[-1] in names or SPAN_LABEL.fullmatch(columns[-1]))
+        is_labelled = len(columns) > 1 and (
+            columns[-1] in names or SPAN_LABEL.fullmatch(columns[-1])
+        )
         if not is_labelled:
             n_alike = 0
         elif len(columns) == width:
@@ -91,13 +99,21 @@ def formatted(
     """Return the output for a line, which ends with a newline. See OUTPUT_FORMATS."""
     scheme = tagger.settings.scheme
     if format_name == "columns":
-        return "".join(f"{word}\t{label}\n" for word, label in zip(line.words, labels, strict=True)) + "\n"
+        return (
+            "".join(f"{word}\t{label}\n" for word, label in zip(line.words, labels, strict=True))
+            + "\n"
+        )
     if format_name == "json":
-        spans = [{**span._asdict(), "score": round(span.score, 6)} for span in line.spans(labels, scheme, scores)]
+        spans = [
+            {**span._asdict(), "score": round(span.score, 6)}
+            for span in line.spans(labels, scheme, scores)
+        ]
         values = {"text": line.text, "tokens": line.tokens, "labels": labels, "spans": spans}
         return json.dumps(values, ensure_ascii=False) + "\n"
     pairs = joined_words(line.words, labels, scheme)
-    return " ".join(f"{word}/{tag}" if format_name == "tagged" else word for word, tag in pairs) + "\n"
+    return (
+        " ".join(f"{word}/{tag}" if format_name == "tagged" else word for word, tag in pairs) + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -20,16 +20,23 @@ def run(main: Callable[[], None]) -> None:
     runtime.keep_freed_memory()
     streams = (x or Path(os.devnull).open("w", encoding="utf-8") for x in (sys.stdout, sys.stderr))  # noqa: SIM115
     sys.stdout, sys.stderr = streams  # which are None if closed by `>&-`
-    sys.stdout.reconfigure(errors="backslashreplace")  # for characters that the terminal cannot encode
+    sys.stdout.reconfigure(
+        errors="backslashreplace"
+    )  # for characters that the terminal cannot encode
     _log_to_stderr()
     for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):  # nohup ignores SIGHUP
+        if signal.getsignal(number) in (
+            signal.SIG_DFL,
+            signal.default_int_handler,
+        ):  # nohup ignores SIGHUP
             signal.signal(number, _exit_on_signal)
     try:
         try:
             main()
         except Exception:
-            if _signals:  # during a backward pass Paddle replaces what a handler raises by its own error
+            if (
+                _signals
+            ):  # during a backward pass Paddle replaces what a handler raises by its own error
                 _exit_on_signal(_signals[0])
             raise
         finally:

@@ -35,7 +35,9 @@ def script_files() -> list[Path]:
 class Build(build_py):
     def run(self) -> None:
         if not self.editable_mode:
-            shutil.rmtree(self.build_lib, ignore_errors=True)  # files of earlier builds would be packed, too
+            shutil.rmtree(
+                self.build_lib, ignore_errors=True
+            )  # files of earlier builds would be packed, too
         super().run()
         if self.editable_mode:
             return

@@ -43,7 +43,9 @@ def add_commands(
     return [train, evaluate, predict]
 
 
-def add_train(parser: argparse.ArgumentParser, settings: type[Settings], content: str, required: bool = True) -> None:
+def add_train(
+    parser: argparse.ArgumentParser, settings: type[Settings], content: str, required: bool = True
+) -> None:
     """Add the flags of a training: its data, and a group for each of the settings' groups.
 
     content: of the training data. required: whether the files are.
@@ -91,7 +93,9 @@ def run(args: argparse.Namespace, task: "type[Task]", **commands: Callable) -> N
     disk.check_output("--json", getattr(args, "json", None), *_inputs(args, task.settings_type))
     runtime.set_device(args.device)
     command = {"train": train, "evaluate": evaluate, **commands}[args.command]
-    command(args, task if args.command == "train" else task(args.model_dir, args.device, args.precision))
+    command(
+        args, task if args.command == "train" else task(args.model_dir, args.device, args.precision)
+    )
 
 
 def _inputs(args: argparse.Namespace, settings: type[Settings]) -> list[Path]:
@@ -134,7 +138,9 @@ def labelled_line(where: str, line: str) -> UserError:
 
 def train(args: argparse.Namespace, task: "type[Task]", data: Any = None, test: Any = None) -> None:
     """Train; print the scores, and write --json. data, test: if no files are given."""
-    given = {name: getattr(args, name) for name in ("dev", "save_dir", "overwrite", "resume", "device")}
+    given = {
+        name: getattr(args, name) for name in ("dev", "save_dir", "overwrite", "resume", "device")
+    }
     test = args.test_file or test
     trained = task.train(data or args.train_file, **given, test=test, settings=args.settings)
     for part, summary in trained.scores["summary"].items():

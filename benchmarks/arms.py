@@ -57,11 +57,17 @@ ARMS = {  # settings; {elmo}, {vectors}, ... are the flags
     "both": {"elmo": "{elmo}", "word_vectors": "{vectors}"},
     "word": {"elmo": "{word_elmo}", "layers": "mix"},
 }
-MODELS = {"elmo": "checkpoint or model name", "word_elmo": "another", "vectors": "word vectors"}  # flags
+MODELS = {
+    "elmo": "checkpoint or model name",
+    "word_elmo": "another",
+    "vectors": "word vectors",
+}  # flags
 WITHOUT_CONTEXT = ("nothing", "word2vec", "layer0")
 
 
-def tagged_words(path: Path, begin: int = 0, end: int = 10) -> tuple[list[list[str]], list[list[str]]]:
+def tagged_words(
+    path: Path, begin: int = 0, end: int = 10
+) -> tuple[list[list[str]], list[list[str]]]:
     """The words of lines of word/TAG, and their tags. begin, end: the lines, in tenths."""
     lines = [line.split() for line in read_lines(path) if line.strip()]
     lines = lines[len(lines) * begin // 10 : len(lines) * end // 10]
@@ -102,7 +108,9 @@ TASKS = {
         read=(partial(tagged_words, end=9), partial(tagged_words, begin=9), tagged_words),
     ),
     "lac": Task(
-        Tagger, {"scheme": "lac", "data_format": "tagged", "epochs": 15, "patience": 0}, ("train.txt", "", "dev.txt")
+        Tagger,
+        {"scheme": "lac", "data_format": "tagged", "epochs": 15, "patience": 0},
+        ("train.txt", "", "dev.txt"),
     ),
     "chnsenticorp": Task(  # its test.tsv has no labels
         Classifier, {"lang": "zh"}, ("train.tsv", "", "dev.tsv"), nothing=LEARNT
@@ -110,7 +118,10 @@ TASKS = {
     "texts": Task(Classifier, files=("train.tsv", "dev.tsv", "test.tsv"), nothing=LEARNT),
     "parsing": Task(Parser, files=("train.conllu", "dev.conllu", "test.conllu")),
     "cmrc2018": Task(
-        Reader, {"lang": "zh"}, ("train.json", "trial.json", "dev.json"), pretrained={"word_vectors": "{vectors}"}
+        Reader,
+        {"lang": "zh"},
+        ("train.json", "trial.json", "dev.json"),
+        pretrained={"word_vectors": "{vectors}"},
     ),
 }
 
@@ -122,10 +133,16 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder for the results")
     for name, help in MODELS.items():
         parser.add_argument(f"--{name}", help=help)
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=[], help="(default: all whose models are given)")
-    parser.add_argument("--against", choices=ARMS, help="baseline arm (default: the best context-free one)")
+    parser.add_argument(
+        "--arms", nargs="+", choices=ARMS, default=[], help="(default: all whose models are given)"
+    )
+    parser.add_argument(
+        "--against", choices=ARMS, help="baseline arm (default: the best context-free one)"
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
-    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="further settings of the task")
+    parser.add_argument(
+        "--set", nargs="+", default=[], metavar="NAME=VALUE", help="further settings of the task"
+    )
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
     check_setup(args)
@@ -154,7 +171,9 @@ def check_setup(args: argparse.Namespace) -> None:
     for name, value in values.items():
         if before.get(name, value) != value:
             differs = f"--{name} was {before[name]}, is {value}"
-            raise UserError(f"{args.output} has results of another setup: {differs}. Name another --output.")
+            raise UserError(
+                f"{args.output} has results of another setup: {differs}. Name another --output."
+            )
     disk.write_json(file, {**before, **values})
 
 
@@ -167,12 +186,20 @@ def absolute(value: str | Path) -> str:
 def settings_of(task: str, arm: str) -> dict[str, Any]:
     """The settings of an arm."""
     of_task = TASKS[task]
-    return {**of_task.settings, **(of_task.nothing if arm == "nothing" else of_task.pretrained), **ARMS[arm]}
+    return {
+        **of_task.settings,
+        **(of_task.nothing if arm == "nothing" else of_task.pretrained),
+        **ARMS[arm],
+    }
 
 
 def lacking(args: argparse.Namespace, arm: str) -> list[str]:
     """The flags of models that an arm needs, and that are not given."""
-    values = [value for value in settings_of(args.task, arm).values() if isinstance(value, str) and value[0] == "{"]
+    values = [
+        value
+        for value in settings_of(args.task, arm).values()
+        if isinstance(value, str) and value[0] == "{"
+    ]
     names = [value.strip("{}").replace("random", "elmo") for value in values]
     return [name for name in names if not getattr(args, name)]
 
@@ -182,13 +209,25 @@ def trained(args: argparse.Namespace, arm: str, seed: int) -> tuple[Any, Any]:
     task, random = TASKS[args.task], args.output / "elmo-random"
     if arm == "random" and not random.exists():
         save_random(args.elmo, random)
-    models = {"elmo": args.elmo, "word_elmo": args.word_elmo, "vectors": args.vectors, "random": random}
-    values = {name: x.format(**models) if isinstance(x, str) else x for name, x in settings_of(args.task, arm).items()}
-    values |= {name: literal(text) for name, _, text in (setting.partition("=") for setting in args.set)}
+    models = {
+        "elmo": args.elmo,
+        "word_elmo": args.word_elmo,
+        "vectors": args.vectors,
+        "random": random,
+    }
+    values = {
+        name: x.format(**models) if isinstance(x, str) else x
+        for name, x in settings_of(args.task, arm).items()
+    }
+    values |= {
+        name: literal(text) for name, _, text in (setting.partition("=") for setting in args.set)
+    }
     files = zip(task.read, task.files, strict=True)
     train, dev, test = (read(args.data / name) if name else None for read, name in files)
     data = train if isinstance(train, tuple) else (train,)
-    return task.kind.train(*data, dev=dev, settings=task.kind.settings_type(seed=seed, **values)), test
+    return task.kind.train(
+        *data, dev=dev, settings=task.kind.settings_type(seed=seed, **values)
+    ), test
 
 
 def literal(text: str) -> Any:
@@ -221,7 +260,9 @@ def scores_of(task: str, model: Any, test: Any) -> dict[str, np.ndarray]:
         words = np.array([len(tree.tokens) for tree in sentences])
         shares = [model.measure([gold], [tree]).shares for gold, tree in pairs]
         correct = {name: words * [share[name] for share in shares] for name in ("uas", "las")}
-        return {name.upper(): ratio_contributions(values, words) for name, values in correct.items()}
+        return {
+            name.upper(): ratio_contributions(values, words) for name, values in correct.items()
+        }
     known = set(model.parts["known"] or ())
     scores = [Score(model.settings.scheme, of_words=True, known=known) for _ in sentences]
     for score, (sentence, prediction) in zip(scores, pairs, strict=True):
@@ -266,7 +307,10 @@ def table(args: argparse.Namespace) -> Iterator[str]:
             run = {name: np.array(column) for name, column in values.items()}
             scores.setdefault(arm, {})[int(path.stem.rpartition("-")[2])] = run
     for measure in next(iter(next(iter(scores.values())).values()), {}) if scores else []:
-        means = {arm: [float(run[measure].mean()) for run in runs.values()] for arm, runs in scores.items()}
+        means = {
+            arm: [float(run[measure].mean()) for run in runs.values()]
+            for arm, runs in scores.items()
+        }
         static = [arm for arm in WITHOUT_CONTEXT if arm in means]
         baseline = args.against or max(static, key=lambda arm: np.mean(means[arm]), default=None)
         yield f"{measure:16} seeds {'mean':>16}  {f'against {baseline}' if baseline else ''}"
@@ -274,7 +318,9 @@ def table(args: argparse.Namespace) -> Iterator[str]:
             line = f"{arm:16} {len(runs):5} {mean_and_std(means[arm]):>16}"
             seeds = [seed for seed in runs if seed in scores.get(baseline, ())]
             if arm != baseline and seeds:
-                differences = [runs[seed][measure] - scores[baseline][seed][measure] for seed in seeds]
+                differences = [
+                    runs[seed][measure] - scores[baseline][seed][measure] for seed in seeds
+                ]
                 line += f"  {difference(args, np.array(differences))}"
             yield line
 
@@ -283,7 +329,9 @@ def difference(args: argparse.Namespace, differences: np.ndarray) -> Difference:
     """The mean of the differences (n_seeds, n_texts), with its interval."""
     if args.task != "cmrc2018":
         return crossed_difference(differences, "seeds", "texts")
-    passages = read_passages(args.data / TASKS[args.task].files[2])  # questions on a passage depend on each other
+    passages = read_passages(
+        args.data / TASKS[args.task].files[2]
+    )  # questions on a passage depend on each other
     group = np.repeat(np.arange(len(passages)), [len(passage.questions) for passage in passages])
     return clustered_bootstrap(differences.mean(axis=0), group, groups="passages")
 

@@ -46,7 +46,10 @@ from elmo_tools.pretraining.prefetch import prefetched
 
 SHARED = PROJECT.parent / "shared" / "data"
 SAMPLE = PROJECT / "data" / "train"
-REVIEWS = (PROJECT / "sentence-polarity-dataset-v1", SHARED / "rt-polarity")  # candidates; otherwise the sample is used
+REVIEWS = (
+    PROJECT / "sentence-polarity-dataset-v1",
+    SHARED / "rt-polarity",
+)  # candidates; otherwise the sample is used
 NEWS = (SHARED / "lm1b", PROJECT / "1-billion-word" / "heldout-tokenized-shuffled")
 STEPS = 20  # per row and batch: --unroll_steps of run_pretrain.py
 
@@ -57,10 +60,18 @@ def main() -> None:
     parser.add_argument("what", choices=tuple(measurements))
     parser.add_argument("--model_size", choices=tuple(PRESETS), default="small")
     parser.add_argument("--batch_size", **arguments.COUNT, default=128)
-    parser.add_argument("--vocab_size", **arguments.COUNT, default=150_000, help="train: vocabulary size")
-    parser.add_argument("--candidates", **arguments.COUNT, default=8192, help="train: sampled-softmax candidates")
-    parser.add_argument("--sentences", **arguments.COUNT, help="encode: number of sentences (default: all)")
-    parser.add_argument("--runs", **arguments.COUNT, default=3, help="number of runs; the median is reported")
+    parser.add_argument(
+        "--vocab_size", **arguments.COUNT, default=150_000, help="train: vocabulary size"
+    )
+    parser.add_argument(
+        "--candidates", **arguments.COUNT, default=8192, help="train: sampled-softmax candidates"
+    )
+    parser.add_argument(
+        "--sentences", **arguments.COUNT, help="encode: number of sentences (default: all)"
+    )
+    parser.add_argument(
+        "--runs", **arguments.COUNT, default=3, help="number of runs; the median is reported"
+    )
     parser.add_argument("--steps", **arguments.COUNT, default=10, help="train: steps per run")
     arguments.add(parser, "precision")
     args = parser.parse_args()
@@ -82,7 +93,9 @@ def encode(args: argparse.Namespace) -> dict:
     flop_per_token = lstm_flop(embedder.config)
 
     def run() -> tuple[int, float]:
-        embedder.token_table = TokenTable(embedder.bilm.token_encoder, embedder.config, None)  # an empty cache
+        embedder.token_table = TokenTable(
+            embedder.bilm.token_encoder, embedder.config, None
+        )  # an empty cache
         return tokens, seconds_of(embedder.encode, sentences)
 
     where = {"text": str(first_existing(REVIEWS)), "sentences": len(sentences), "tokens": tokens}
@@ -111,8 +124,15 @@ def train(args: argparse.Namespace) -> dict:
     with prefetched(streams.TrainStream(corpus, vocabulary, args.batch_size, STEPS)) as batches:
         run(3)
         result = measured(run, args.runs, flop_per_token, config)
-    where = {"text": str(first_existing(NEWS)), "vocabulary": len(vocabulary), "candidates": args.candidates}
-    shares = {phase: f"{seconds / sum(clock.seconds.values()):.1%}" for phase, seconds in clock.seconds.items()}
+    where = {
+        "text": str(first_existing(NEWS)),
+        "vocabulary": len(vocabulary),
+        "candidates": args.candidates,
+    }
+    shares = {
+        phase: f"{seconds / sum(clock.seconds.values()):.1%}"
+        for phase, seconds in clock.seconds.items()
+    }
     return {**where, **result, **shares}  # of the time of the last run
 
 
@@ -137,7 +157,9 @@ def latency(args: argparse.Namespace) -> dict:
     sentences = [sentence for sentence in polarity_sentences() if len(sentence) == 20]
     times = [seconds_of(embedder.encode, [sentence]) for sentence in sentences[:100]]
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint.save_model(Path(folder, "model"), embedder.config, embedder.bilm.state_dict(), None)
+        checkpoint.save_model(
+            Path(folder, "model"), embedder.config, embedder.bilm.state_dict(), None
+        )
         load = seconds_of(elmo.ELMoEmbedder, Path(folder, "model"))
     return {"one sentence, ms": 1000 * statistics.median(times[10:]), "load, s": load}
 
@@ -153,7 +175,9 @@ class TrainingStep:
         self.optimizer = Adagrad(self.bilm.named_parameters(), 0.2, max_grad_norm=10.0)
         self.state = self.bilm.zero_state(rows)
 
-    def __call__(self, batch: LMBatch, candidates, on_phase: Callable[[str], None] = lambda phase: None) -> None:
+    def __call__(
+        self, batch: LMBatch, candidates, on_phase: Callable[[str], None] = lambda phase: None
+    ) -> None:
         """Run a step. on_phase: called at the end of each phase, with its name."""
         losses, self.state = self.bilm(batch, self.state, candidates, dropout=0.1)
         on_phase("forward")
@@ -169,7 +193,10 @@ class TrainingStep:
 
 def same_step(config: elmo.ELMoConfig, corpus, vocabulary: Vocabulary, candidates: int) -> Callable:
     """A function that repeats a training step with the same batch of 64 rows, and has already been called once."""
-    training_step, batch = TrainingStep(config, 64), next(streams.TrainStream(corpus, vocabulary, 64, STEPS))
+    training_step, batch = (
+        TrainingStep(config, 64),
+        next(streams.TrainStream(corpus, vocabulary, 64, STEPS)),
+    )
     drawn = softmax.draw_candidates(len(vocabulary), candidates, np.random.default_rng(0))
     training_step(batch, drawn)
     return lambda: training_step(batch, drawn)
@@ -177,14 +204,18 @@ def same_step(config: elmo.ELMoConfig, corpus, vocabulary: Vocabulary, candidate
 
 def count_operators(work: Callable[[], object]) -> dict[str, int]:
     """Count the operators that Paddle runs, forward and backward, and the kernels that it launches."""
-    profiler = paddle.profiler.Profiler(targets=[paddle.profiler.ProfilerTarget.CPU], on_trace_ready=lambda _: None)
+    profiler = paddle.profiler.Profiler(
+        targets=[paddle.profiler.ProfilerTarget.CPU], on_trace_ready=lambda _: None
+    )
     profiler.start()
     work()
     profiler.stop()
     nodes, kinds = list(profiler.profiler_result.get_data().values()), Counter()
     while nodes:
         node = nodes.pop()
-        is_kernel = node.name.endswith((" kernel launch", " compute"))  # as Paddle 3 and 2.6 call it
+        is_kernel = node.name.endswith(
+            (" kernel launch", " compute")
+        )  # as Paddle 3 and 2.6 call it
         kinds["Kernel" if is_kernel else str(node.type).rpartition(".")[2]] += 1
         nodes.extend(node.children_node)
     return {"operators": kinds["Operator"], "launches": kinds["Kernel"]}
@@ -244,7 +275,9 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def random_embedder(model_size: str, batch_size: int, precision: str = "float32") -> elmo.ELMoEmbedder:
+def random_embedder(
+    model_size: str, batch_size: int, precision: str = "float32"
+) -> elmo.ELMoEmbedder:
     bilm = elmo.BiLM(elmo.ELMoConfig.preset(model_size), softmax=False)
     freeze(bilm.parameters())  # as those of a checkpoint
     return elmo.ELMoEmbedder((bilm, None), batch_size=batch_size, device="cpu", precision=precision)
@@ -259,7 +292,11 @@ def polarity_sentences() -> list[list[str]]:
     """The sentences of rt-polarity, or of the sample if that is missing, in random order."""
     files = sorted(first_existing(REVIEWS).glob("rt-polarity.*"))
     if files:
-        lines = (line.split() for path in files for line in path.read_text(encoding="latin-1").split("\n"))
+        lines = (
+            line.split()
+            for path in files
+            for line in path.read_text(encoding="latin-1").split("\n")
+        )
     else:
         lines = (sentence for path in sorted(SAMPLE.iterdir()) for sentence in read_sentences(path))
     lines = [line for line in lines if line]
@@ -270,7 +307,9 @@ def training_text(vocab_size: int) -> tuple[Corpus, Vocabulary]:
     """The 1 Billion Word sample, or ours, and a vocabulary of its words, filled up to the given size."""
     n_words = vocab_size - len(SPECIAL_TOKENS)
     corpus = Corpus(first_existing(NEWS))
-    counts = Counter(token for path in corpus.paths for sentence in read_sentences(path) for token in sentence)
+    counts = Counter(
+        token for path in corpus.paths for sentence in read_sentences(path) for token in sentence
+    )
     words = sorted(counts, key=lambda word: (-counts[word], word))[:n_words]
     filler = [f"word-{k}" for k in range(n_words - len(words))]
     return corpus, Vocabulary([*SPECIAL_TOKENS, *words, *filler])

@@ -29,7 +29,11 @@ from elmo_core.training.ranks import Ranks
 from elmo_tools.pretraining import streams
 from elmo_tools.pretraining.meter import memory_in_use
 
-PRODUCTS = "float32", "tf32", "bfloat16"  # of run_pretrain.py: with --tf32=off, by default, with --precision=bfloat16
+PRODUCTS = (
+    "float32",
+    "tf32",
+    "bfloat16",
+)  # of run_pretrain.py: with --tf32=off, by default, with --precision=bfloat16
 SIZES = {  # of what is measured on a GPU, and on a CPU
     "model_size": (["small", "original"], ["tiny"], "presets"),
     "rows": ([128, 512, 2048], [4, 8], "batch sizes per GPU"),
@@ -45,8 +49,15 @@ WINDOWS = 13.3  # filter windows per token, with tokens of similar lengths encod
 
 def products_flop(config: ELMoConfig, rows: int, candidates: int, distinct: float) -> float:
     """FLOP of a step's matrix products, forward and backward. distinct: tokens, each of which is encoded once."""
-    filters, window = config.n_filters, max(width for width, _ in config.filters) * config.character_dim
-    per_token = WINDOWS * window * filters + config.n_highway * 2 * filters**2 + filters * config.projection_dim
+    filters, window = (
+        config.n_filters,
+        max(width for width, _ in config.filters) * config.character_dim,
+    )
+    per_token = (
+        WINDOWS * window * filters
+        + config.n_highway * 2 * filters**2
+        + filters * config.projection_dim
+    )
     softmax_and_lstm = 2 * 2 * config.projection_dim * candidates + lstm_flop(config)
     return 3 * (2 * distinct * per_token + rows * STEPS * softmax_and_lstm)
 
@@ -62,19 +73,39 @@ def measure(args: argparse.Namespace, ranks: Ranks) -> None:
 
     if ranks.is_main:
         print(f"{device} ({name}), {ranks.size} processes, Paddle {paddle.__version__}")
-    columns = ["tokens/s", "ms", "host ms", "launches", "TFLOP/s", *(f"{part} ms" for part in PARTS), "MB", "distinct"]
+    columns = [
+        "tokens/s",
+        "ms",
+        "host ms",
+        "launches",
+        "TFLOP/s",
+        *(f"{part} ms" for part in PARTS),
+        "MB",
+        "distinct",
+    ]
     header = ["model", "rows", "products", *columns]
     show(header)
     show(["---"] * len(header))
     corpus, vocabulary = training_text(args.vocab_size)
     possible = PRODUCTS[:2] if matmul.bfloat16_problem(device) else PRODUCTS
     for size, rows, precision in itertools.product(args.model_size, args.rows, possible):
-        config, name = ELMoConfig.preset(size, vocab_size=len(vocabulary)), "bfloat16" * (precision == "bfloat16")
+        config, name = (
+            ELMoConfig.preset(size, vocab_size=len(vocabulary)),
+            "bfloat16" * (precision == "bfloat16"),
+        )
         try:
-            with products.only(name or "float32", precision != "float32" and paddle_compat.has_tf32(paddle, device)):
+            with products.only(
+                name or "float32", precision != "float32" and paddle_compat.has_tf32(paddle, device)
+            ):
                 row = training(args, ranks, config, corpus, vocabulary, rows)
-            measured = [f"{value:,.3g}" if value < 100 else f"{value:,.0f}" for value in row.values()]
-        except (MemoryError, OSError, SystemError) as error:  # Paddle's, in the forward and in the backward pass
+            measured = [
+                f"{value:,.3g}" if value < 100 else f"{value:,.0f}" for value in row.values()
+            ]
+        except (
+            MemoryError,
+            OSError,
+            SystemError,
+        ) as error:  # Paddle's, in the forward and in the backward pass
             if "out of memory" not in str(error).lower():
                 raise
             measured = ["out of memory"]
@@ -83,15 +114,24 @@ def measure(args: argparse.Namespace, ranks: Ranks) -> None:
             paddle.device.cuda.empty_cache()
 
 
-def training(args, ranks: Ranks, config: ELMoConfig, corpus, vocabulary, rows: int) -> dict[str, float]:
+def training(
+    args, ranks: Ranks, config: ELMoConfig, corpus, vocabulary, rows: int
+) -> dict[str, float]:
     """Measure one configuration: columns of the table that `measure` prints."""
-    reset = getattr(paddle.device.cuda, "reset_max_memory_allocated", None)  # Paddle 2 lacks it: the most so far
+    reset = getattr(
+        paddle.device.cuda, "reset_max_memory_allocated", None
+    )  # Paddle 2 lacks it: the most so far
     if reset and paddle.get_device() != "cpu":
         reset()
     training_step = TrainingStep(config, rows, ranks=ranks)
-    stream = streams.TrainStream(corpus, vocabulary, rows, STEPS, config.input, 0, ranks.rank, ranks.size)
+    stream = streams.TrainStream(
+        corpus, vocabulary, rows, STEPS, config.input, 0, ranks.rank, ranks.size
+    )
     random, batches = np.random.default_rng(0), [next(stream) for _ in range(args.steps)]
-    inputs = [(batch, softmax.draw_candidates(len(vocabulary), args.candidates, random)) for batch in batches]
+    inputs = [
+        (batch, softmax.draw_candidates(len(vocabulary), args.candidates, random))
+        for batch in batches
+    ]
     training_step(*inputs[0])
     launches = count_operators(lambda: training_step(*inputs[0]))["launches"]
     synchronise()
@@ -112,7 +152,11 @@ def training(args, ranks: Ranks, config: ELMoConfig, corpus, vocabulary, rows: i
     distinct = float(np.mean([len(batch.tokens.lengths) for batch in batches]))
     flop = products_flop(config, rows, len(inputs[0][1].ids), distinct)
     parts = {f"{part} ms": 1e3 * clock.seconds[part] / args.steps for part in PARTS}
-    row = {"tokens/s": ranks.size * rows * STEPS / seconds, "ms": 1e3 * seconds, "host ms": 1e3 * host / args.steps}
+    row = {
+        "tokens/s": ranks.size * rows * STEPS / seconds,
+        "ms": 1e3 * seconds,
+        "host ms": 1e3 * host / args.steps,
+    }
     row |= {"launches": launches, "TFLOP/s": flop / seconds / 1e12, **parts}
     return {**row, "MB": memory_in_use() / 2**20, "distinct": distinct}
 
@@ -128,8 +172,12 @@ def main() -> None:
     for name, (on_gpu, on_cpu, text) in SIZES.items():
         kind = {"choices": tuple(PRESETS)} if name == "model_size" else arguments.COUNT
         several = {"nargs": "+"} if isinstance(on_gpu, list) else {}
-        parser.add_argument(f"--{name}", **kind, **several, help=f"{text} (default: {on_gpu}; on a CPU {on_cpu})")
-    parser.add_argument("--check", action="store_true", help="check everything, in three minutes and 4 GB")
+        parser.add_argument(
+            f"--{name}", **kind, **several, help=f"{text} (default: {on_gpu}; on a CPU {on_cpu})"
+        )
+    parser.add_argument(
+        "--check", action="store_true", help="check everything, in three minutes and 4 GB"
+    )
     args = parser.parse_args()
     is_gpu = runtime.set_device(args.device).startswith("gpu")
     defaults = {name: on_gpu if is_gpu else on_cpu for name, (on_gpu, on_cpu, _) in SIZES.items()}

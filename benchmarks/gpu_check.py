@@ -32,7 +32,11 @@ from elmo_core.network.lstmp import equations
 from elmo_core.training.ranks import Ranks
 from elmo_tools.pretraining import streams
 
-LIMITS = {"float32": 1e-4, "tf32": 1e-2, "bfloat16": 5e-2}  # of the gradients' differences, as a share of their norms
+LIMITS = {
+    "float32": 1e-4,
+    "tf32": 1e-2,
+    "bfloat16": 5e-2,
+}  # of the gradients' differences, as a share of their norms
 TREE = "1\tAnna\t_\tPROPN\t_\t_\t2\tnsubj\t_\t_\n2\tlives\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n"  # in CoNLL-U
 QUEUED_SECONDS = 0.3  # of products, before a step whose host time is measured
 FULL_FLOAT32 = "NVIDIA_TF32_OVERRIDE=0 in the environment gives full float32"
@@ -54,8 +58,19 @@ class Failure(Exception):
 def run(args: argparse.Namespace, measure: Callable) -> int:
     """Run all checks and return the exit code. measure: a configuration, to the columns of the table of gpu.py."""
     device, ranks, report, speeds = paddle.get_device(), Ranks(), {}, []
-    checks = {"environment": environment, "placement": placement, "agreement": agreement, "kernels": kernels}
-    checks |= {"no waits": no_waits, "tasks": tasks, "resume": resume, "embed": embed, "exchange": exchange}
+    checks = {
+        "environment": environment,
+        "placement": placement,
+        "agreement": agreement,
+        "kernels": kernels,
+    }
+    checks |= {
+        "no waits": no_waits,
+        "tasks": tasks,
+        "resume": resume,
+        "embed": embed,
+        "exchange": exchange,
+    }
     checks["speed"] = lambda device, ranks: speed(args, ranks, measure, speeds)
     for name, check in checks.items():
         began = time.perf_counter()
@@ -68,9 +83,15 @@ def run(args: argparse.Namespace, measure: Callable) -> int:
         except Exception as error:  # each check must let the next one run
             found = f"{type(error).__name__}: {str(error).strip()[-300:]}"
             result, advice = "FAIL", "please send this line"
-        report[name] = {"result": result, "found": found, "seconds": round(time.perf_counter() - began, 1)}
+        report[name] = {
+            "result": result,
+            "found": found,
+            "seconds": round(time.perf_counter() - began, 1),
+        }
         if ranks.is_main:
-            print(f"{name:12} {result:4} {found}" + f"\n{'':17} {advice}" * bool(advice), flush=True)
+            print(
+                f"{name:12} {result:4} {found}" + f"\n{'':17} {advice}" * bool(advice), flush=True
+            )
     if ranks.is_main:
         disk.write_json(Path("gpu-check.json"), {"checks": report, "speeds": speeds}, indent=1)
         print("wrote gpu-check.json. Please send it: CONTRIBUTING.md says where.")
@@ -119,7 +140,10 @@ def agreement(device: str, ranks: Ranks) -> str:
             losses, _ = bilm(inputs[0], bilm.zero_state(ROWS), inputs[1])
             (sum(losses) / 2 * STEPS).backward()
             rows = [row_gradient(weight) for weight in bilm.parameters()]
-            dense = [w.grad if r is None else r.values for w, r in zip(bilm.parameters(), rows, strict=True)]
+            dense = [
+                w.grad if r is None else r.values
+                for w, r in zip(bilm.parameters(), rows, strict=True)
+            ]
             return [x.numpy() for x in (*losses, *dense)]
 
     with mock.patch.object(fused, "kernel", lambda: None):
@@ -138,7 +162,10 @@ def agreement(device: str, ranks: Ranks) -> str:
 def kernels(device: str, ranks: Ranks) -> str:
     if device == "cpu":
         try:
-            sizes = [len(nvrtc.compile(gpu_lstm.SOURCE.read_bytes(), f"sm_{arch}")) for arch in (75, 80, 86, 89)]
+            sizes = [
+                len(nvrtc.compile(gpu_lstm.SOURCE.read_bytes(), f"sm_{arch}"))
+                for arch in (75, 80, 86, 89)
+            ]
         except OSError as error:
             raise Needs(f"a GPU. {error}") from error
         return f"compiled for four architectures, {sum(sizes):,} bytes; nothing to run them on"
@@ -169,11 +196,11 @@ def no_waits(device: str, ranks: Ranks) -> str:
     step(*inputs)
     host = time.perf_counter() - began
     paddle.device.cuda.synchronize()
-    found = (
-        f"queued {1e3 * QUEUED_SECONDS:.0f} ms of products: the host was through with a step after {1e3 * host:.0f} ms"
-    )
+    found = f"queued {1e3 * QUEUED_SECONDS:.0f} ms of products: the host was through with a step after {1e3 * host:.0f} ms"
     if host > QUEUED_SECONDS / 2:
-        raise Failure(f"{found} (limit {500 * QUEUED_SECONDS:.0f})", "training works; please send this line")
+        raise Failure(
+            f"{found} (limit {500 * QUEUED_SECONDS:.0f})", "training works; please send this line"
+        )
     return found
 
 
@@ -184,7 +211,9 @@ def tasks(device: str, ranks: Ranks) -> str:
         lines = [
             (text.strip(), label)
             for label in ("pos", "neg")
-            for text in (PROJECT / f"data/polarity/rt-polarity.{label}").read_text("latin-1").splitlines()[:40]
+            for text in (PROJECT / f"data/polarity/rt-polarity.{label}")
+            .read_text("latin-1")
+            .splitlines()[:40]
         ]
         texts = Path(folder, "texts.tsv")
         texts.write_text("\n".join(["text\tlabel", *map("\t".join, lines)]), encoding="utf-8")
@@ -192,13 +221,30 @@ def tasks(device: str, ranks: Ranks) -> str:
         treebank = Path(folder, "treebank.conllu")
         treebank.write_text(TREE * 40, encoding="utf-8")
         for name, flags in {
-            "tag": [f"--train_file={lac}", f"--dev_file={lac}", "--scheme=lac", "--init_from_ckpt=zh"],
+            "tag": [
+                f"--train_file={lac}",
+                f"--dev_file={lac}",
+                "--scheme=lac",
+                "--init_from_ckpt=zh",
+            ],
             "finetune": [f"--train_file={texts}", "--init_from_ckpt=en"],
-            "read": [f"--train_file={reading}", f"--dev_file={reading}", "--lang=zh", "--init_from_ckpt=zh"],
+            "read": [
+                f"--train_file={reading}",
+                f"--dev_file={reading}",
+                "--lang=zh",
+                "--init_from_ckpt=zh",
+            ],
             "parse": [f"--train_file={treebank}", "--init_from_ckpt=en"],
         }.items():
             began, script = time.perf_counter(), f"run_{name}.py"
-            command = [script, "train", *flags, "--epochs=1", f"--device={device}", f"--save_dir={folder}/{name}"]
+            command = [
+                script,
+                "train",
+                *flags,
+                "--epochs=1",
+                f"--device={device}",
+                f"--save_dir={folder}/{name}",
+            ]
             start(command, f"python {script} train ... --device=cpu")
             found.append(f"{script} {time.perf_counter() - began:.0f} s")
     return ", ".join(found)
@@ -208,33 +254,56 @@ def resume(device: str, ranks: Ranks) -> str:
     """Five steps, then five more in a new process, against ten."""
     with tempfile.TemporaryDirectory() as folder:
         whole, half = Path(folder, "whole"), Path(folder, "half")
-        flags = [f"--train_data_path={PROJECT}/data/train/*", f"--vocab_file={PROJECT}/data/vocabulary.txt"]
-        flags += ["--model_size=tiny", "--batch_size=16", "--max_steps=10", "--save_freq=5", f"--device={device}"]
+        flags = [
+            f"--train_data_path={PROJECT}/data/train/*",
+            f"--vocab_file={PROJECT}/data/vocabulary.txt",
+        ]
+        flags += [
+            "--model_size=tiny",
+            "--batch_size=16",
+            "--max_steps=10",
+            "--save_freq=5",
+            f"--device={device}",
+        ]
         for save_dir, more in ((whole, []), (half, [f"--init_from_ckpt={whole}/5"])):
-            start(["run_pretrain.py", *flags, *more, f"--save_dir={save_dir}"], "please send this line")
+            start(
+                ["run_pretrain.py", *flags, *more, f"--save_dir={save_dir}"],
+                "please send this line",
+            )
         models = [elmo.load_bilm(path, softmax=True)[0].state_dict() for path in (whole, half)]
     pairs = [(models[0][name].numpy(), models[1][name].numpy()) for name in models[0]]
     largest = max(float(np.abs(a - b).max() / np.abs(a).max()) for a, b in pairs)
     if not largest < 1e-3:
         raise Failure(f"5 + 5 steps differ from 10 by {largest:.0e}", "please send this line")
-    return f"5 + 5 steps differ from 10 by {largest:.0e}" + " (sums in any order: not bit for bit)" * (device != "cpu")
+    return (
+        f"5 + 5 steps differ from 10 by {largest:.0e}"
+        + " (sums in any order: not bit for bit)" * (device != "cpu")
+    )
 
 
 def embed(device: str, ranks: Ranks) -> str:
     sentences = [["the", "breakfast", "was", "good", "."], ["good"], ["a", "quiet", "room"]]
     found = [
-        np.concatenate([x.reshape(-1) for x in elmo.ELMoEmbedder("en", size, where).encode(sentences)])
+        np.concatenate(
+            [x.reshape(-1) for x in elmo.ELMoEmbedder("en", size, where).encode(sentences)]
+        )
         for where, size in (("cpu", 2), (device, 2), (device, 1))
     ]
     largest = max(float(np.abs(x - found[0]).max()) for x in found[1:])
     if not largest < 1e-2 * np.abs(found[0]).max():
-        raise Failure(f"vectors differ from the CPU's by {largest:.0e}", f"{FULL_FLOAT32}; {OPERATORS}")
-    return f"vectors against the CPU's {largest:.0e} of {np.abs(found[0]).max():.1f}; two batch sizes"
+        raise Failure(
+            f"vectors differ from the CPU's by {largest:.0e}", f"{FULL_FLOAT32}; {OPERATORS}"
+        )
+    return (
+        f"vectors against the CPU's {largest:.0e} of {np.abs(found[0]).max():.1f}; two batch sizes"
+    )
 
 
 def exchange(device: str, ranks: Ranks) -> str:
     if ranks.size == 1:
-        raise Needs("several processes: python -m paddle.distributed.launch --gpus '0,1' benchmarks/gpu.py --check")
+        raise Needs(
+            "several processes: python -m paddle.distributed.launch --gpus '0,1' benchmarks/gpu.py --check"
+        )
     step, inputs = small_step(ranks)
     step(*inputs)
     sums = ranks.gather([float(weight.sum()) for weight in step.bilm.parameters()])

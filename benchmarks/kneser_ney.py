@@ -25,7 +25,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = arguments.parser(__doc__)
     parser.add_argument("--train_data_path", required=True, metavar="PATH", help="text to count")
     arguments.add(parser, "dev_data_path", "vocab_file", required=True)
-    parser.add_argument("--orders", **arguments.COUNT, nargs="+", default=[3, 5], help="lengths of n-grams")
+    parser.add_argument(
+        "--orders", **arguments.COUNT, nargs="+", default=[3, 5], help="lengths of n-grams"
+    )
     help = "one discount for all counts, instead of estimating them"
     parser.add_argument("--discount", type=float, metavar="D", help=help)
     args = parser.parse_args(argv)

@@ -53,8 +53,13 @@ def operand(x: torch.Tensor) -> torch.Tensor:
     return x.bfloat16() if _precision[0] == "bfloat16" and x.dtype == torch.float32 else x
 
 
-def matmul(x: torch.Tensor, y: torch.Tensor, transpose_x: bool = False, transpose_y: bool = False) -> torch.Tensor:
-    x, y = (operand(z).mT if turned else operand(z) for z, turned in ((x, transpose_x), (y, transpose_y)))
+def matmul(
+    x: torch.Tensor, y: torch.Tensor, transpose_x: bool = False, transpose_y: bool = False
+) -> torch.Tensor:
+    x, y = (
+        operand(z).mT if turned else operand(z)
+        for z, turned in ((x, transpose_x), (y, transpose_y))
+    )
     return (x @ y).float() if x.dtype == torch.bfloat16 else x @ y
 
 
@@ -110,7 +115,9 @@ def import_gpu_lstm():
     return gpu_lstm
 
 
-def equations(config, batch_sizes, x, h, c, input_weight, recurrent_weight, bias, projection_weight):
+def equations(
+    config, batch_sizes, x, h, c, input_weight, recurrent_weight, bias, projection_weight
+):
     """`equations` of lstmp.py with PyTorch's operators, in the dtype of the arguments."""
     gate_inputs = (matmul(x, input_weight) + bias).split(batch_sizes)
     outputs, ended = [], []
@@ -170,16 +177,27 @@ def layer_inputs(P: int, H: int, lengths: list[int]) -> tuple[list[int], list, l
         return (torch.randn(*shape, generator=generator) * scale).cuda()
 
     def one_direction() -> list[torch.Tensor]:
-        states, gates = [random(M, P), random(B, P), random(B, H)], [random(P, 4 * H, scale=P**-0.5) for _ in range(2)]
+        states, gates = (
+            [random(M, P), random(B, P), random(B, H)],
+            [random(P, 4 * H, scale=P**-0.5) for _ in range(2)],
+        )
         return [*states, *gates, random(4 * H), random(H, P, scale=2 * H**-0.5)]
 
-    return batch_sizes, [one_direction() for _ in range(2)], [random(*shape) for shape in 2 * [(M, P), (B, P), (B, H)]]
+    return (
+        batch_sizes,
+        [one_direction() for _ in range(2)],
+        [random(*shape) for shape in 2 * [(M, P), (B, P), (B, H)]],
+    )
 
 
-def results(run: Callable, config: ELMoConfig, inputs: tuple, dtype: torch.dtype) -> list[torch.Tensor]:
+def results(
+    run: Callable, config: ELMoConfig, inputs: tuple, dtype: torch.dtype
+) -> list[torch.Tensor]:
     """Outputs and all gradients."""
     batch_sizes, directions, factors = inputs
-    directions = [[x.detach().to(dtype).requires_grad_() for x in tensors] for tensors in directions]
+    directions = [
+        [x.detach().to(dtype).requires_grad_() for x in tensors] for tensors in directions
+    ]
     outputs = [x for group in run(config, batch_sizes, directions) for x in group]
     flat = [x for tensors in directions for x in tensors]
     return [
@@ -189,7 +207,9 @@ def results(run: Callable, config: ELMoConfig, inputs: tuple, dtype: torch.dtype
 
 
 def agreement(runs: dict[str, Callable]) -> None:
-    print("\nlargest difference from float64, as a share of the largest value, over 6 outputs and 14 gradients")
+    print(
+        "\nlargest difference from float64, as a share of the largest value, over 6 outputs and 14 gradients"
+    )
     random = np.random.default_rng(0)
     for (P, H), lengths in (
         ((5, 7), [4, 0, 2, 6, 1, 4]),
@@ -199,23 +219,36 @@ def agreement(runs: dict[str, Callable]) -> None:
         (SIZES["original"], [STEPS] * 128),
     ):
         for cell_clip, proj_clip in ((0.5, 0.3), (0.0, 0.0)):
-            config = ELMoConfig(projection_dim=P, cell_dim=H, cell_clip=cell_clip, proj_clip=proj_clip)
+            config = ELMoConfig(
+                projection_dim=P, cell_dim=H, cell_clip=cell_clip, proj_clip=proj_clip
+            )
             inputs = layer_inputs(P, H, sorted(map(int, lengths), reverse=True))
             exact, found = results(runs["operators"], config, inputs, torch.float64), {}
             for name, run in runs.items():
                 pairs = zip(results(run, config, inputs, torch.float32), exact, strict=True)
-                found[name] = max(float((a.double() - b).abs().max() / b.abs().max()) for a, b in pairs)
+                found[name] = max(
+                    float((a.double() - b).abs().max() / b.abs().max()) for a, b in pairs
+                )
             text = ", ".join(f"{name} {largest:.1e}" for name, largest in found.items())
-            print(f"P {P:3} H {H:4}, {len(lengths):3} rows, clips {cell_clip} {proj_clip}: {text}", flush=True)
+            print(
+                f"P {P:3} H {H:4}, {len(lengths):3} rows, clips {cell_clip} {proj_clip}: {text}",
+                flush=True,
+            )
 
 
 def layer_times(runs: dict[str, Callable]) -> None:
     print("\nGPU milliseconds of a layer, both directions, forward and backward")
     for name, (P, H) in SIZES.items():
         for rows, kind in ((rows, kind) for rows in (128, 512) for kind in PRECISIONS):
-            inputs, config = layer_inputs(P, H, [STEPS] * rows), ELMoConfig(projection_dim=P, cell_dim=H)
+            inputs, config = (
+                layer_inputs(P, H, [STEPS] * rows),
+                ELMoConfig(projection_dim=P, cell_dim=H),
+            )
             with precision(kind):
-                works = {what: partial(results, run, config, inputs, torch.float32) for what, run in runs.items()}
+                works = {
+                    what: partial(results, run, config, inputs, torch.float32)
+                    for what, run in runs.items()
+                }
                 times = [f"{what} {graph_ms(work):.2f}" for what, work in works.items()]
             print(f"{name:8} {rows} rows {kind:8} {', '.join(times)}", flush=True)
             torch.cuda.empty_cache()
@@ -227,7 +260,9 @@ def main() -> None:
     launch = gpu_lstm.kernels("gpu:0", equations)
     runs = {
         "kernels": lambda *given: gpu_lstm.run_directions(launch, *given),
-        "operators": lambda config, batch_sizes, tensors: [equations(config, batch_sizes, *x) for x in tensors],
+        "operators": lambda config, batch_sizes, tensors: [
+            equations(config, batch_sizes, *x) for x in tensors
+        ],
     }
     agreement(runs)
     layer_times(runs)

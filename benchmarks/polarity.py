@@ -33,7 +33,14 @@ from elmo_tasks.classification.data import Text, hold_out, read_polarity
 from elmo_tasks.classification.settings import ClassifierSettings
 
 FOLDS = 10
-OF_TUNING = ("elmo_trainable", "word_vectors_trainable", "elmo_lr", "lstm_dropout", "word_dropout", "tune_epochs")
+OF_TUNING = (
+    "elmo_trainable",
+    "word_vectors_trainable",
+    "elmo_lr",
+    "lstm_dropout",
+    "word_dropout",
+    "tune_epochs",
+)
 SEARCHED = {"lr": [0.001, 0.003], "weight_decay": [0.1, 1.0]}
 
 
@@ -45,7 +52,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--against", type=Path, nargs="+", default=[], help="with these")
     for name, values in SEARCHED.items():
         parser.add_argument(f"--{name}", type=float, nargs="+", default=values)
-    arguments.add_settings(parser, replace(ClassifierSettings(), elmo="en", head="mean"), omit=[*SEARCHED])
+    arguments.add_settings(
+        parser, replace(ClassifierSettings(), elmo="en", head="mean"), omit=[*SEARCHED]
+    )
     return parser.parse_args()
 
 
@@ -54,45 +63,72 @@ def main() -> None:
     if not args.runs and not (args.data_dir and args.results):
         raise UserError("give --data_dir and --results, or --runs.")
     if args.against and len(args.against) != len(args.runs or [args.results]):
-        raise UserError("--against needs as many results as there are others, which are compared in pairs.")
+        raise UserError(
+            "--against needs as many results as there are others, which are compared in pairs."
+        )
     if not args.runs:
         args.runs = [args.results]
         searched = {name: getattr(args, name) for name in SEARCHED}
         vars(args).update({name: values[0] for name, values in searched.items()})
         args.elmo = None if args.elmo == "none" else args.elmo
-        run(args, ClassifierSettings(**arguments.options(ClassifierSettings.__init__, args)), searched)
+        run(
+            args,
+            ClassifierSettings(**arguments.options(ClassifierSettings.__init__, args)),
+            searched,
+        )
     print("\n".join(report(args.runs, args.against)))
 
 
-def run(args: argparse.Namespace, settings: ClassifierSettings, searched: dict[str, list[float]]) -> None:
+def run(
+    args: argparse.Namespace, settings: ClassifierSettings, searched: dict[str, list[float]]
+) -> None:
     """Train and score on each fold that is not in the file of results."""
     reviews, labels = read_polarity(args.data_dir)
     identity = {**settings.to_dict(), **searched, "data_dir": str(args.data_dir.resolve())}
-    results = disk.read_json(args.results, "results") if args.results.exists() else {"settings": identity, "folds": []}
+    results = (
+        disk.read_json(args.results, "results")
+        if args.results.exists()
+        else {"settings": identity, "folds": []}
+    )
     if results["settings"] != identity:
         raise UserError(f"{args.results} has results of other settings or data. Name another file.")
     tokeniser = make_tokeniser(settings.lang, reviews)
-    reviews, settings = [" ".join(tokeniser(review)) for review in reviews], replace(settings, lang="none")
+    reviews, settings = (
+        [" ".join(tokeniser(review)) for review in reviews],
+        replace(settings, lang="none"),
+    )
     frozen = replace(settings, **{name: getattr(ClassifierSettings, name) for name in OF_TUNING})
     if settings.elmo:  # whose vectors are computed once for all folds
         pool = "mean" if settings.head == "mean" else None
-        frozen = replace(frozen, elmo=ELMo(settings.elmo, 0, layers=settings.layers, pool=pool, dropout=0.0))
+        frozen = replace(
+            frozen, elmo=ELMo(settings.elmo, 0, layers=settings.layers, pool=pool, dropout=0.0)
+        )
     splits = StratifiedKFold(FOLDS, shuffle=True, random_state=settings.seed).split(reviews, labels)
     for number, (train, test) in list(enumerate(splits, 1))[len(results["folds"]) :]:
         parts = hold_out([Text((reviews[k],), labels[k]) for k in train], settings.seed)
-        (texts, classes), dev = (([x.texts[0] for x in part], [x.label for x in part]) for part in parts)
+        (texts, classes), dev = (
+            ([x.texts[0] for x in part], [x.label for x in part]) for part in parts
+        )
         seed = int(np.random.SeedSequence([settings.seed, number]).generate_state(1)[0])
 
         def trained(base: ClassifierSettings, **values: float) -> Classifier:
             chosen = replace(base, seed=seed, **values)  # noqa: B023
             return Classifier.train(texts, classes, dev=dev, settings=chosen, progress=False)  # noqa: B023
 
-        grid = [dict(zip(searched, values, strict=True)) for values in itertools.product(*searched.values())]
-        first = best = max((trained(frozen, **values) for values in grid), key=lambda x: x.results["dev"].value)
+        grid = [
+            dict(zip(searched, values, strict=True))
+            for values in itertools.product(*searched.values())
+        ]
+        first = best = max(
+            (trained(frozen, **values) for values in grid), key=lambda x: x.results["dev"].value
+        )
         chosen = {name: getattr(best.settings, name) for name in searched}
         if settings.elmo_trainable or settings.word_vectors_trainable:
             best = trained(settings, **chosen)
-        scores = [x.evaluated(x.read(([reviews[k] for k in test], [labels[k] for k in test]))) for x in (first, best)]
+        scores = [
+            x.evaluated(x.read(([reviews[k] for k in test], [labels[k] for k in test])))
+            for x in (first, best)
+        ]
         correct = (scores[-1].predicted == scores[-1].labels).astype(int).tolist()
         results["folds"].append(
             {"accuracy": scores[-1].accuracy, "frozen": scores[0].accuracy, "settings": chosen}
@@ -104,7 +140,10 @@ def run(args: argparse.Namespace, settings: ClassifierSettings, searched: dict[s
 
 def correct_of(path: Path) -> np.ndarray:
     """Whether each review was classified correctly, as 0 or 1."""
-    pairs = [zip(fold["reviews"], fold["correct"], strict=True) for fold in disk.read_json(path, "results")["folds"]]
+    pairs = [
+        zip(fold["reviews"], fold["correct"], strict=True)
+        for fold in disk.read_json(path, "results")["folds"]
+    ]
     return np.array([correct for _, correct in sorted(itertools.chain.from_iterable(pairs))])
 
 

@@ -39,29 +39,49 @@ def mcnemar(gained: int, lost: int) -> float:
     return float(stats.binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 
 
-def paired_bootstrap(correct: np.ndarray, other_correct: np.ndarray, items: str = "items") -> Difference:
+def paired_bootstrap(
+    correct: np.ndarray, other_correct: np.ndarray, items: str = "items"
+) -> Difference:
     """The difference of two models' accuracies on the same items, by resampling these. correct, other_correct: (n,) bool."""
-    n, gained, lost = len(correct), int((correct & ~other_correct).sum()), int((other_correct & ~correct).sum())
-    draws = np.random.default_rng(1).multinomial(n, [gained / n, lost / n, 1 - (gained + lost) / n], RESAMPLES)
+    n, gained, lost = (
+        len(correct),
+        int((correct & ~other_correct).sum()),
+        int((other_correct & ~correct).sum()),
+    )
+    draws = np.random.default_rng(1).multinomial(
+        n, [gained / n, lost / n, 1 - (gained + lost) / n], RESAMPLES
+    )
     return _resampled((gained - lost) / n, (draws[:, 0] - draws[:, 1]) / n, f"{n:,} {items}")
 
 
-def clustered_bootstrap(differences: np.ndarray, group: np.ndarray, groups: str = "groups") -> Difference:
+def clustered_bootstrap(
+    differences: np.ndarray, group: np.ndarray, groups: str = "groups"
+) -> Difference:
     """The mean of two models' differences (n,) on the same items, by resampling groups (n,) of dependent items."""
     _, group = np.unique(group, return_inverse=True)
     sums, sizes = np.bincount(group, differences), np.bincount(group)
     n = len(sizes)
     draws = np.random.default_rng(1).multinomial(n, np.full(n, 1 / n), RESAMPLES)
-    return _resampled(float(differences.mean()), (draws @ sums) / (draws @ sizes), f"{n:,} {groups}")
+    return _resampled(
+        float(differences.mean()), (draws @ sums) / (draws @ sizes), f"{n:,} {groups}"
+    )
 
 
 def _resampled(mean: float, differences: np.ndarray, scope: str) -> Difference:
     low, high = np.percentile(differences, [2.5, 97.5])
     n_opposite = min((differences <= 0).sum(), (differences >= 0).sum())
-    return Difference(mean, float(low), float(high), float(min(1.0, 2 * (n_opposite + 1) / (RESAMPLES + 1))), scope)
+    return Difference(
+        mean,
+        float(low),
+        float(high),
+        float(min(1.0, 2 * (n_opposite + 1) / (RESAMPLES + 1))),
+        scope,
+    )
 
 
-def crossed_difference(differences: np.ndarray, runs: str = "runs", items: str = "items") -> Difference:
+def crossed_difference(
+    differences: np.ndarray, runs: str = "runs", items: str = "items"
+) -> Difference:
     """The mean of differences (n_runs, n_items) between two models' scores, paired by run and item."""
     n, m = differences.shape
     mean = float(differences.mean())
@@ -78,14 +98,18 @@ def crossed_difference(differences: np.ndarray, runs: str = "runs", items: str =
             total = max(ms_runs, ms_items)
             dof = n - 1 if ms_runs >= ms_items else m - 1
         else:
-            squares = ms_runs**2 / (n - 1) + ms_items**2 / (m - 1) + ms_rest**2 / ((n - 1) * (m - 1))
+            squares = (
+                ms_runs**2 / (n - 1) + ms_items**2 / (m - 1) + ms_rest**2 / ((n - 1) * (m - 1))
+            )
             dof = total**2 / squares
         variance, scope = total / (n * m), f"{n} {runs} and {m:,} {items}"
     error = float(np.sqrt(variance))
     if not error:
         return Difference(mean, mean, mean, float(mean == 0), scope)
     margin = float(stats.t.ppf(0.975, dof)) * error
-    return Difference(mean, mean - margin, mean + margin, float(2 * stats.t.sf(abs(mean) / error, dof)), scope)
+    return Difference(
+        mean, mean - margin, mean + margin, float(2 * stats.t.sf(abs(mean) / error, dof)), scope
+    )
 
 
 def mean_and_std(scores: Sequence[float], unit: str = "") -> str:

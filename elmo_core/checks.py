@@ -25,25 +25,37 @@ def as_list(value: Any) -> list | tuple | None:
     is_sized = isinstance(value, Iterable) and hasattr(value, "__len__")
     if not is_sized or isinstance(value, str | bytes | Mapping | Set):
         return None
-    dimensions = getattr(value, "ndim", 1)  # a table of pandas has two, and yields the names of its columns
-    return list(value) if dimensions == 1 or (dimensions > 1 and isinstance(value, np.ndarray)) else None
+    dimensions = getattr(
+        value, "ndim", 1
+    )  # a table of pandas has two, and yields the names of its columns
+    return (
+        list(value)
+        if dimensions == 1 or (dimensions > 1 and isinstance(value, np.ndarray))
+        else None
+    )
 
 
 def check_sentences(sentences: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     """Return the sentences as a list. Raise a TypeError that shows an example unless these are sequences of tokens."""
     if (items := as_list(sentences)) is None:
         hint = " Make a list of the generator first." if isinstance(sentences, Iterator) else ""
-        raise TypeError(f"sentences: found {describe(sentences)}, expected a list of lists of tokens, {EXAMPLE}.{hint}")
+        raise TypeError(
+            f"sentences: found {describe(sentences)}, expected a list of lists of tokens, {EXAMPLE}.{hint}"
+        )
     return list(checked(items))
 
 
-def checked(sentences: Iterable[Sequence[str]], of_texts: str = "`encode_texts`") -> Iterator[Sequence[str]]:
+def checked(
+    sentences: Iterable[Sequence[str]], of_texts: str = "`encode_texts`"
+) -> Iterator[Sequence[str]]:
     """Yield sentences of a stream after checking each, see `check_sentence`."""
     for number, sentence in enumerate(sentences):
         yield check_sentence(sentence, number, of_texts)
 
 
-def check_sentence(sentence: Sequence[str], number: int | str, of_texts: str = "`encode_texts`") -> Sequence[str]:
+def check_sentence(
+    sentence: Sequence[str], number: int | str, of_texts: str = "`encode_texts`"
+) -> Sequence[str]:
     """Return the sentence as a list or tuple. Raise an error unless it is a sequence of tokens.
 
     Blank tokens, such as spaCy's, and no-break spaces within a token are read as any unknown characters.
@@ -54,14 +66,20 @@ def check_sentence(sentence: Sequence[str], number: int | str, of_texts: str = "
         if isinstance(sentence, str):
             hint = " Split raw text with split or jieba.lcut"
             hint += f", or use {of_texts}." if of_texts else "."
-        raise TypeError(f"sentence {number}: found {describe(sentence)}, expected a list of tokens: {EXAMPLE}.{hint}")
+        raise TypeError(
+            f"sentence {number}: found {describe(sentence)}, expected a list of tokens: {EXAMPLE}.{hint}"
+        )
     if all(isinstance(token, str) for token in tokens) and " ".join(tokens).split() == list(tokens):
         return tokens
     for position, token in enumerate(tokens):
         if not isinstance(token, str):
-            raise TypeError(f"sentence {number}, token {position}: found {describe(token)}, expected a string.")
+            raise TypeError(
+                f"sentence {number}, token {position}: found {describe(token)}, expected a string."
+            )
         if SPACE.search(token) and token.strip():
-            raise UserError(f"sentence {number}, token {position}: {token!r:.60} has spaces. Tokenise the sentence.")
+            raise UserError(
+                f"sentence {number}, token {position}: {token!r:.60} has spaces. Tokenise the sentence."
+            )
     return tokens
 
 
@@ -77,7 +95,9 @@ def check_texts(texts: Sequence[str]) -> list[str]:
 
 def describe(value: object) -> str:
     """A value's type, and its first characters or, of a table, the names of its columns."""
-    columns = getattr(value, "columns", getattr(value, "column_names", None))  # pandas and polars; datasets
+    columns = getattr(
+        value, "columns", getattr(value, "column_names", None)
+    )  # pandas and polars; datasets
     if isinstance(columns, Iterable):
         return f"a {type(value).__name__} with the columns {join_names(list(map(str, columns)))}"
     return f"{type(value).__name__} {value!r:.60}"
@@ -88,7 +108,9 @@ def check_option(name: str, value: object, allowed: Sequence) -> None:
         raise UserError(f"{name}={value!r:.80}: expected {' or '.join(map(repr, allowed))}.")
 
 
-def check_number(name: str, value: object, minimum: float, maximum: float = math.inf, integer: bool = False) -> None:
+def check_number(
+    name: str, value: object, minimum: float, maximum: float = math.inf, integer: bool = False
+) -> None:
     """Raise a UserError unless this is a number in the range, an integer if required."""
     kinds = (int, np.integer) if integer else (int, float, np.number)
     if isinstance(value, bool) or not isinstance(value, kinds) or not minimum <= value <= maximum:
@@ -105,4 +127,6 @@ def import_optional(module: str, feature: str) -> ModuleType:
         if error.name != name:
             raise
         package = PACKAGES.get(name, name)
-        raise UserError(f"{feature} needs the package {package}. Install it: pip install {package}") from None
+        raise UserError(
+            f"{feature} needs the package {package}. Install it: pip install {package}"
+        ) from None

@@ -23,7 +23,9 @@ def main() -> None:
     """Run a command's script as `python SCRIPT` does, with its folder first on this process's path."""
     name, *argv = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
-        commands = "\n".join(f"    {command:12}{summary}" for command, (_, summary) in COMMANDS.items())
+        commands = "\n".join(
+            f"    {command:12}{summary}" for command, (_, summary) in COMMANDS.items()
+        )
         print(with_commands(HELP.format(commands=commands)))
     elif name == "--version":
         print(f"elmo {elmo_core.__version__}")
@@ -35,7 +37,12 @@ def main() -> None:
         script = importlib.import_module(COMMANDS[name][0])
         importlib.import_module("script").run(script.main)
     else:
-        close = difflib.get_close_matches(name.removeprefix("run_").removesuffix(".py"), COMMANDS, n=1)
+        close = difflib.get_close_matches(
+            name.removeprefix("run_").removesuffix(".py"), COMMANDS, n=1
+        )
         hint = f" (did you mean {close[0]}?)" if close else ""
-        print(f"error: unknown command {name!r:.60}{hint}. elmo --help lists the commands.", file=sys.stderr)
+        print(
+            f"error: unknown command {name!r:.60}{hint}. elmo --help lists the commands.",
+            file=sys.stderr,
+        )
         sys.exit(2)

@@ -13,7 +13,12 @@ MAX_CHARS_LIMIT = 127  # for imported models
 INPUTS = ("char", "word", "char+word")  # a name says what the token encoder reads
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 PRESETS = {
-    "tiny": {"cell_dim": 256, "projection_dim": 64, "n_highway": 1, "filters": ((1, 16), (2, 32), (3, 64), (4, 64))},
+    "tiny": {
+        "cell_dim": 256,
+        "projection_dim": 64,
+        "n_highway": 1,
+        "filters": ((1, 16), (2, 32), (3, 64), (4, 64)),
+    },
     "small": {"cell_dim": 1024, "projection_dim": 128, "n_highway": 1},
     "medium": {"cell_dim": 2048, "projection_dim": 256, "n_highway": 1},
     "original": {"cell_dim": 4096, "projection_dim": 512, "n_highway": 2},
@@ -25,24 +30,44 @@ MAX_FLOAT = 1e30  # fits a float32
 class ELMoConfig:
     """Everything needed to rebuild a model, stored as `config.json` next to its checkpoints."""
 
-    input: str = setting("char", "token input: characters, a table of words, or both", choices=INPUTS)
+    input: str = setting(
+        "char", "token input: characters, a table of words, or both", choices=INPUTS
+    )
     vocab_size: int = setting(0)  # of softmax and word table; 0: no softmax
-    character_dim: int = setting(16, "character embedding size", below=MAX_SIZE, aliases=("char_embed_dim",), minimum=1)
-    filters: tuple[tuple[int, int], ...] = FILTERS  # (width, number) of each convolution of the character CNN
+    character_dim: int = setting(
+        16, "character embedding size", below=MAX_SIZE, aliases=("char_embed_dim",), minimum=1
+    )
+    filters: tuple[tuple[int, int], ...] = (
+        FILTERS  # (width, number) of each convolution of the character CNN
+    )
     activation: str = setting("relu", "activation of the character CNN", choices=("relu", "tanh"))
-    n_highway: int = setting(2, "highway layers of the character CNN", minimum=0, below=101, aliases=("num_highways",))
+    n_highway: int = setting(
+        2, "highway layers of the character CNN", minimum=0, below=101, aliases=("num_highways",)
+    )
     projection_dim: int = setting(
-        512, "LSTM projection size; vectors have 2P dimensions", below=MAX_SIZE, metavar="P", minimum=1
+        512,
+        "LSTM projection size; vectors have 2P dimensions",
+        below=MAX_SIZE,
+        metavar="P",
+        minimum=1,
     )
     cell_dim: int = setting(4096, "LSTM cell size", below=MAX_SIZE, metavar="H", minimum=1)
-    n_layers: int = setting(2, "LSTM layers", metavar="L", below=101, aliases=("num_layers",), minimum=1)
+    n_layers: int = setting(
+        2, "LSTM layers", metavar="L", below=101, aliases=("num_layers",), minimum=1
+    )
     use_skip_connections: bool = setting(True)
     cell_clip: float = setting(3.0, "clip LSTM cells to +-X; 0: off", below=MAX_FLOAT)
     proj_clip: float = setting(3.0, "clip LSTM outputs to +-X; 0: off", below=MAX_FLOAT)
-    forget_bias: float = setting(1.0, "bias added to the LSTM forget gate", minimum=-MAX_FLOAT, below=MAX_FLOAT)
-    word_dim: int = setting(100, "word embedding size, if the input is char+word", below=MAX_SIZE, minimum=1)
+    forget_bias: float = setting(
+        1.0, "bias added to the LSTM forget gate", minimum=-MAX_FLOAT, below=MAX_FLOAT
+    )
+    word_dim: int = setting(
+        100, "word embedding size, if the input is char+word", below=MAX_SIZE, minimum=1
+    )
     n_characters: int = setting(262, minimum=1)  # rows of the character embedding
-    alphabet: str = setting("bytes", choices=("bytes", "code points"))  # "code points" in imported models
+    alphabet: str = setting(
+        "bytes", choices=("bytes", "code points")
+    )  # "code points" in imported models
     max_characters: int = setting(MAX_CHARS, minimum=3, below=MAX_CHARS_LIMIT + 1)  # per token
     mix: tuple[float, ...] = ()  # a weight of each layer, of models imported with one
 
@@ -63,7 +88,9 @@ class ELMoConfig:
             raise UserError(f"model configuration: found {values!r:.60}, expected a JSON object.")
         known = {field.name for field in dataclasses.fields(cls)}
         if unknown := sorted(set(values) - known):
-            raise UserError(f"model configuration: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}.")
+            raise UserError(
+                f"model configuration: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}."
+            )
         return cls(**values)
 
     def to_dict(self) -> dict:
@@ -90,18 +117,30 @@ class ELMoConfig:
     def _validate(self) -> None:
         def require(field: str, holds: bool, expected: str) -> None:
             if not holds:
-                raise UserError(f"model configuration: {field} is {getattr(self, field)!r}, expected {expected}.")
+                raise UserError(
+                    f"model configuration: {field} is {getattr(self, field)!r}, expected {expected}."
+                )
 
         for field in dataclasses.fields(self):
             if field.name not in ("filters", "mix"):
                 wanted = expected(field, getattr(self, field.name))
                 require(field.name, not wanted, wanted)
         known = self.alphabet != "bytes" or self.n_characters >= 262
-        require("n_characters", known or not self.reads_characters, "262 or more, for bytes and markers")
+        require(
+            "n_characters", known or not self.reads_characters, "262 or more, for bytes and markers"
+        )
         is_fixed = self.alphabet == "bytes" or self.max_characters == MAX_CHARS
         require("max_characters", is_fixed, f"{MAX_CHARS}, which code points have")
-        require("vocab_size", not self.reads_words or self.vocab_size > 0, "the number of words (of a word table)")
-        pairs = self.filters if isinstance(self.filters, list | tuple) and len(self.filters) <= 100 else [None]
+        require(
+            "vocab_size",
+            not self.reads_words or self.vocab_size > 0,
+            "the number of words (of a word table)",
+        )
+        pairs = (
+            self.filters
+            if isinstance(self.filters, list | tuple) and len(self.filters) <= 100
+            else [None]
+        )
         valid = all(
             isinstance(pair, list | tuple)
             and len(pair) == 2
@@ -109,14 +148,26 @@ class ELMoConfig:
             and pair[0] <= self.max_characters
             for pair in pairs
         )
-        require("filters", valid, f"up to 100 pairs [width, number], widths up to {self.max_characters}")
+        require(
+            "filters", valid, f"up to 100 pairs [width, number], widths up to {self.max_characters}"
+        )
         weights = self.mix if isinstance(self.mix, list | tuple) else [None]
         are_numbers = all(type(weight) is float and abs(weight) < MAX_FLOAT for weight in weights)
-        require("mix", are_numbers and len(weights) in (0, self.n_layers + 1), f"{self.n_layers + 1} weights, or none")
-        require("filters", not self.reads_characters or bool(self.filters), "at least one pair [width, number]")
+        require(
+            "mix",
+            are_numbers and len(weights) in (0, self.n_layers + 1),
+            f"{self.n_layers + 1} weights, or none",
+        )
+        require(
+            "filters",
+            not self.reads_characters or bool(self.filters),
+            "at least one pair [width, number]",
+        )
 
 
 def differences(saved: Mapping, current: Mapping) -> dict[str, str]:
     """Settings that have changed since they were saved, each with a description: {"seed": "seed was 1, is 2"}."""
     names = [name for name in {**current, **saved} if saved.get(name) != current.get(name)]
-    return {name: f"{name} was {saved.get(name)!s:.80}, is {current.get(name)!s:.80}" for name in names}
+    return {
+        name: f"{name} was {saved.get(name)!s:.80}, is {current.get(name)!s:.80}" for name in names
+    }

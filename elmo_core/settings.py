@@ -38,8 +38,16 @@ def setting(
     """
     if below is None:
         below = 2**31 if of is int or type(default) is int else 1e30
-    limits = {"minimum": minimum, "above": above, "below": below, "choices": tuple(choices), "of": of}
-    return dataclasses.field(default=default, metadata={"help": help, "needs": needs, **limits, **flag})
+    limits = {
+        "minimum": minimum,
+        "above": above,
+        "below": below,
+        "choices": tuple(choices),
+        "of": of,
+    }
+    return dataclasses.field(
+        default=default, metadata={"help": help, "needs": needs, **limits, **flag}
+    )
 
 
 def expected(field: dataclasses.Field, value: Any) -> str:
@@ -49,7 +57,11 @@ def expected(field: dataclasses.Field, value: Any) -> str:
     if value is None and limits["of"]:
         return ""
     if limits["choices"]:
-        return "" if value in limits["choices"] else f"one of {', '.join(filter(None, limits['choices']))}"
+        return (
+            ""
+            if value in limits["choices"]
+            else f"one of {', '.join(filter(None, limits['choices']))}"
+        )
     if kind not in (int, float):  # True is an int, too, in Python
         is_instance = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
         return "" if is_instance else _describe_kind(field, kind)

@@ -52,13 +52,19 @@ def read_config(folder: Path) -> dict[str, Any] | None:
         return None
     if values.get("format_version") != FORMAT:
         found = f"{path}: format_version is {values.get('format_version')!r:.20}, expected {FORMAT}"
-        raise UserError(f"{found}. It is of another version of the library: train again, in a new folder.")
+        raise UserError(
+            f"{found}. It is of another version of the library: train again, in a new folder."
+        )
     source = values.get(ELMO)
     if not WEIGHTS_FILE.fullmatch(str(values.get(WEIGHTS))):
-        raise UserError(f"{path}: {WEIGHTS} is {values.get(WEIGHTS)!r:.60}, expected the name of a file.")
+        raise UserError(
+            f"{path}: {WEIGHTS} is {values.get(WEIGHTS)!r:.60}, expected the name of a file."
+        )
     is_name = isinstance(source, str) and source in published.table()
     if source is not None and not is_name and not is_copy(source):
-        raise UserError(f"{path}: {ELMO} is {source!r:.60}, expected a model's name or {ELMO}-DIGEST.")
+        raise UserError(
+            f"{path}: {ELMO} is {source!r:.60}, expected a model's name or {ELMO}-DIGEST."
+        )
     return values
 
 
@@ -91,7 +97,9 @@ def write(
             if (folder / source).exists():
                 raise UserError(f"{folder / source} holds other files. Move them.")
             weights = weights_of(pretrained.bilm)
-            checkpoint.save_model(folder / source, pretrained.bilm.config, weights, _vocabulary(pretrained))
+            checkpoint.save_model(
+                folder / source, pretrained.bilm.config, weights, _vocabulary(pretrained)
+            )
         write_tensors(folder / values[WEIGHTS], tensors)
         disk.write_json(folder / CONFIG, values, indent=1, ensure_ascii=False)
     finally:
@@ -175,7 +183,9 @@ def phase_of(state: Path) -> int:
 
 
 @contextmanager
-def locked(folder: Path, task: str, overwrite: bool = False, resume: bool = False) -> Iterator[Path]:
+def locked(
+    folder: Path, task: str, overwrite: bool = False, resume: bool = False
+) -> Iterator[Path]:
     """Check, make and lock the folder of a model that is about to be trained or saved."""
     folder = disk.user_path(folder)
     check(folder, task, overwrite, resume)
@@ -206,7 +216,9 @@ def check(folder: Path, task: str, overwrite: bool, resume: bool = False) -> Non
     if values is None and not is_training:
         others = [path.name for path in _visible_files(folder)]
         if others:
-            raise UserError(f"`save_dir` {folder} holds {join_names(others, 3)}, and no {task}. {advice}")
+            raise UserError(
+                f"`save_dir` {folder} holds {join_names(others, 3)}, and no {task}. {advice}"
+            )
     elif not overwrite and not resume:
         what = f"a {task}, which `overwrite=True` replaces"
         if is_training:

@@ -33,7 +33,9 @@ from elmo_tasks.settings import ELMoSettings
 
 nn = paddle.nn
 
-CHAR_CNN = ELMoConfig(filters=((2, 32), (3, 64), (4, 64)), n_highway=0, projection_dim=160)  # learnt with the task
+CHAR_CNN = ELMoConfig(
+    filters=((2, 32), (3, 64), (4, 64)), n_highway=0, projection_dim=160
+)  # learnt with the task
 UNIFORM = nn.initializer.Uniform(-0.1, 0.1)
 BILM = "inputs.elmo."  # prefix of ELMo's weights in a network
 
@@ -70,7 +72,9 @@ class Rows:
         if self.sentences is None:
             return [list(row) for row in self.tokens]
         flat = [[word for sentence in row for word in sentence] for row in self.sentences]
-        return [[words[k] for k in places] for words, places in zip(flat, self.positions, strict=True)]
+        return [
+            [words[k] for k in places] for words, places in zip(flat, self.positions, strict=True)
+        ]
 
     def padded(self, values: Iterable[Sequence[int]]) -> np.ndarray:
         """A number of each token, padded with zeros: (B, T) int64."""
@@ -95,11 +99,15 @@ class FileVectors:
     table: (n, D) float32, of the words. random: draw vectors for unknown words, with the seed.
     """
 
-    def __init__(self, words: Sequence[str], table: np.ndarray, random: bool = False, seed: int = 0):
+    def __init__(
+        self, words: Sequence[str], table: np.ndarray, random: bool = False, seed: int = 0
+    ):
         self.words, self.table, self.seed = words, table, seed
         self.index = {word: k for k, word in enumerate(words)}
         self.dim = table.shape[1]
-        self.bound = np.sqrt(3) * float(table.std(dtype=np.float64)) if random else 0.0  # of draws of the same variance
+        self.bound = (
+            np.sqrt(3) * float(table.std(dtype=np.float64)) if random else 0.0
+        )  # of draws of the same variance
 
     @classmethod
     def from_settings(cls, settings: Any, random: bool = False) -> "FileVectors | None":
@@ -115,7 +123,11 @@ class FileVectors:
 
     def _draw(self, word: str) -> np.ndarray:
         number = int.from_bytes(hashlib.sha1(word.encode("utf-8")).digest()[:8], "big")
-        return np.random.default_rng([self.seed, number]).uniform(-self.bound, self.bound, self.dim).astype(np.float32)
+        return (
+            np.random.default_rng([self.seed, number])
+            .uniform(-self.bound, self.bound, self.dim)
+            .astype(np.float32)
+        )
 
     def lookup(self, rows: Rows) -> np.ndarray:
         """Vectors (B, T, D), float32."""
@@ -136,7 +148,9 @@ class LearntWords(nn.Layer):
     the vectors of a file; nothing becomes <UNK>.
     """
 
-    def __init__(self, vocabulary: Vocabulary, dim: int, lr_factor: float = 1.0, is_offset: bool = False):
+    def __init__(
+        self, vocabulary: Vocabulary, dim: int, lr_factor: float = 1.0, is_offset: bool = False
+    ):
         super().__init__()
         self.vocabulary, self.is_offset = vocabulary, is_offset
         initial = nn.initializer.Constant(0.0) if is_offset else UNIFORM
@@ -154,9 +168,13 @@ class LearntWords(nn.Layer):
         words = to_tensor(ids)
         if self.training and not self.is_offset:
             unknown = to_tensor(np.where(ids > UNK_ID, self._unknown[ids], 0).astype(np.float32))
-            words = paddle.where(paddle.rand(ids.shape) < unknown, paddle.full_like(words, UNK_ID), words)
+            words = paddle.where(
+                paddle.rand(ids.shape) < unknown, paddle.full_like(words, UNK_ID), words
+            )
         x = self.embedding(words)
-        return x * to_tensor((ids > UNK_ID).astype(np.float32)).unsqueeze(-1) if self.is_offset else x
+        return (
+            x * to_tensor((ids > UNK_ID).astype(np.float32)).unsqueeze(-1) if self.is_offset else x
+        )
 
 
 class LearntCharacters(nn.Layer):
@@ -188,22 +206,30 @@ class PretrainedELMo:
             return None
         if isinstance(source, elmo.ELMo):
             if source.trainable:
-                raise UserError("`elmo` is a trainable ELMo layer, expected a frozen one, a checkpoint or a name.")
+                raise UserError(
+                    "`elmo` is a trainable ELMo layer, expected a frozen one, a checkpoint or a name."
+                )
             words = source.vocabulary.words if source.vocabulary else ()
             return cls(source.bilm, source.vocabulary, words, layer=source)
         prefix = model_files.resolve_name(source).resolve()
-        return cls(*elmo.load_bilm(prefix), model_files.vocabulary_words(prefix), published.name_of(prefix))
+        return cls(
+            *elmo.load_bilm(prefix), model_files.vocabulary_words(prefix), published.name_of(prefix)
+        )
 
     def make_layer(self, settings: ELMoSettings, **options: Any) -> elmo.ELMo:
         """Build a layer without mixes or dropout. options: of `elmo.ELMo`."""
         is_copied = self.layer and settings.elmo_trainable  # the user's own layer stays as it is
         bilm = make_bilm(self.bilm.config, weights_of(self.bilm)) if is_copied else self.bilm
-        layer = elmo.ELMo((bilm, self.vocabulary), 0, dropout=0.0, layers=settings.layers, **options)
+        layer = elmo.ELMo(
+            (bilm, self.vocabulary), 0, dropout=0.0, layers=settings.layers, **options
+        )
         if not self.layer or is_copied:
             return layer
         if self.layer.choice != layer.choice or self.layer.pool not in (None, layer.pool):
             expected = f"ELMo(..., layers={settings.layers!r}, pool={layer.pool!r})"
-            raise UserError(f"`elmo` is a layer with other `layers` or `pool`, expected {expected}.")
+            raise UserError(
+                f"`elmo` is a layer with other `layers` or `pool`, expected {expected}."
+            )
         return self.layer
 
 
@@ -254,7 +280,9 @@ class TokenInputs(nn.Layer):
             choice, dim = self.elmo.choice, self.elmo.layer_dim
             is_mixed = choice.how == "mix"
             self.elmo_dim = dim if is_mixed else dim * choice.n_layers
-            self.mixes = nn.LayerList(elmo.ScalarMix(choice.n_layers) for _ in self.elmo_at if is_mixed)
+            self.mixes = nn.LayerList(
+                elmo.ScalarMix(choice.n_layers) for _ in self.elmo_at if is_mixed
+            )
             self.dim += self.elmo_dim * ("input" in self.elmo_at)
             sizes.append((choice.n_layers, dim))
         is_offset = getattr(settings, "word_vectors_trainable", False) and vectors is not None
@@ -271,12 +299,16 @@ class TokenInputs(nn.Layer):
         self.dim += CHAR_CNN.projection_dim * settings.char_cnn
         self.statistics = nn.LayerList(_Statistics(*size) for size in sizes if standardised)
         if not self.dim:
-            raise UserError("the network has no input. Set `elmo`, `word_vectors`, `word_dim` or `char_cnn`.")
+            raise UserError(
+                "the network has no input. Set `elmo`, `word_vectors`, `word_dim` or `char_cnn`."
+            )
 
     def cache(self, rows: Iterable[Rows], progress: bool) -> None:
         """Compute what a frozen ELMo gives for rows that recur in every epoch."""
         if self.elmo and not self.elmo.trainable:
-            sentences = (s for part in rows for row in (part.sentences or [part.tokens]) for s in row)
+            sentences = (
+                s for part in rows for row in (part.sentences or [part.tokens]) for s in row
+            )
             self.elmo.cache(sentences, self.settings.cache_gb, progress)
 
     def tune(self, word_dropout: float = 0.0, layer_dropout: float = 0.0) -> None:
@@ -293,7 +325,9 @@ class TokenInputs(nn.Layer):
             layers, keep = fixed.pop(0), 1.0 if self.pool else mask.unsqueeze(-1)
             for k, place in enumerate(self.elmo_at):
                 mixed = self.mixes[k](layers) if self.mixes else paddle.concat(layers, axis=-1)
-                x = nn.functional.dropout(mixed * keep, self.settings.elmo_dropout, training=self.training)
+                x = nn.functional.dropout(
+                    mixed * keep, self.settings.elmo_dropout, training=self.training
+                )
                 if place == "input":
                     outputs.append(x)
                 else:
@@ -316,7 +350,9 @@ class TokenInputs(nn.Layer):
         """The layers of ELMo, and the file's vectors as a list of one, if there are these: (B, T, D) or, pooled, (B, D)."""
         sources = [self._elmo_layers(rows)] if self.elmo else []
         if self.vectors:
-            sources.append([self._pooled(to_tensor(self.vectors.lookup(rows)), to_tensor(rows.mask))])
+            sources.append(
+                [self._pooled(to_tensor(self.vectors.lookup(rows)), to_tensor(rows.mask))]
+            )
         if self.statistics and standardised:
             sources = [part(layers) for part, layers in zip(self.statistics, sources, strict=True)]
         return sources
@@ -329,7 +365,10 @@ class TokenInputs(nn.Layer):
             layers, mask = self.elmo.layers(rows.tokens)
             return layers if self.elmo.pool else [self._pooled(x, mask) for x in layers]
         numbers: dict[tuple[str, ...], int] = {}
-        places = [[numbers.setdefault(tuple(sentence), len(numbers)) for sentence in row] for row in rows.sentences]
+        places = [
+            [numbers.setdefault(tuple(sentence), len(numbers)) for sentence in row]
+            for row in rows.sentences
+        ]
         layers, mask = self.elmo.layers(list(numbers))  # (S, W, 2P)
         width, index = mask.shape[1], []
         for row, sentences, positions in zip(places, rows.sentences, rows.positions, strict=True):
@@ -347,13 +386,17 @@ class TokenInputs(nn.Layer):
     @paddle.no_grad()
     def standardise(self, batches: Iterable[Rows]) -> None:
         """Set the statistics of ELMo's layers and the file's vectors to those of tokens or, if pooled, of rows' means."""
-        totals = [np.zeros((3, *part.mean.shape)) for part in self.statistics]  # number, sum, sum of squares
+        totals = [
+            np.zeros((3, *part.mean.shape)) for part in self.statistics
+        ]  # number, sum, sum of squares
         for rows in batches:
             for layers, total in zip(self._fixed(rows, standardised=False), totals, strict=True):
                 x = np.stack([layer.numpy() for layer in layers]).astype(np.float64)
                 if not self.pool:
                     x = x[:, rows.mask > 0]  # (L, n, D)
-                total += np.stack([np.full_like(total[0], x.shape[1]), x.sum(axis=1), (x**2).sum(axis=1)])
+                total += np.stack(
+                    [np.full_like(total[0], x.shape[1]), x.sum(axis=1), (x**2).sum(axis=1)]
+                )
         for part, (number, sums, squares) in zip(self.statistics, totals, strict=True):
             mean = sums / np.maximum(number, 1)
             variance = np.maximum(squares / np.maximum(number, 1) - mean**2, 0)
@@ -362,7 +405,9 @@ class TokenInputs(nn.Layer):
 
     def penalty(self) -> paddle.Tensor:
         """The penalty on the weights of mixed layers, which pulls these towards equal ones."""
-        return self.settings.elmo_l2_coef * sum(((mix.scalars**2).sum() for mix in self.mixes), paddle.zeros([]))
+        return self.settings.elmo_l2_coef * sum(
+            ((mix.scalars**2).sum() for mix in self.mixes), paddle.zeros([])
+        )
 
 
 class _Statistics(nn.Layer):

@@ -26,7 +26,12 @@ from elmo_core.text.text_files import MAX_LINE, parse_json, read_lines
 Record = tuple[str, Mapping[str, Any]]  # a position, and the values by name
 FORMATS = "a file that ends in .csv, .tsv, .json or .jsonl, or set `data_format`"
 SPREADSHEETS = ("xlsx", "xls", "xlsm", "ods", "et")  # the last one is WPS's
-SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", "，": "full-width commas"}  # instead of commas
+SEPARATORS = {
+    ";": "semicolons",
+    "\t": "tabs",
+    "|": "bars",
+    "，": "full-width commas",
+}  # instead of commas
 UNSAVABLE = re.compile("[\0\ud800-\udfff]")  # NUL, and halves of surrogate pairs
 
 
@@ -84,7 +89,9 @@ def _read_values(path: Path, is_one: bool) -> Iterator[tuple[str, Any]]:
             try:
                 yield f"{path}:{k}", parse_json(line)
             except ValueError as error:
-                raise UserError(f"{path}:{k}: invalid JSON ({error}), expected an object per line{more}.") from error
+                raise UserError(
+                    f"{path}:{k}: invalid JSON ({error}), expected an object per line{more}."
+                ) from error
 
 
 def _read_csv(path: Path) -> Iterator[Record]:
@@ -92,7 +99,9 @@ def _read_csv(path: Path) -> Iterator[Record]:
     where, header = next(rows, ("", []))
     if len(header) == 1:
         _check_separator(path, where, header[0])
-    yield from _with_names(rows, header, where, "A field that has commas needs double quotes around it.")
+    yield from _with_names(
+        rows, header, where, "A field that has commas needs double quotes around it."
+    )
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[str, list[str]]]:
@@ -101,16 +110,22 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, list[str]]]:
     try:
         yield from ((f"{path}:{reader.line_num}", row) for row in reader if row)
     except csv.Error as error:
-        raise UserError(f"{path}:{reader.line_num}: this is not CSV ({error}). Double quotes within quotes.") from error
+        raise UserError(
+            f"{path}:{reader.line_num}: this is not CSV ({error}). Double quotes within quotes."
+        ) from error
 
 
 def _check_separator(path: Path, where: str, header: str) -> None:
     """Raise if other characters than commas separate the names of a header."""
     for separator, name in SEPARATORS.items():
         if separator in header:
-            convert = f"pandas.read_csv({path.name!r}, sep={separator!r}).to_csv('data.csv', index=False)"
+            convert = (
+                f"pandas.read_csv({path.name!r}, sep={separator!r}).to_csv('data.csv', index=False)"
+            )
             found = f"the columns are separated by {name}, expected commas"
-            raise UserError(f"{where}: {found}. Convert the file, for instance in Python: {convert}")
+            raise UserError(
+                f"{where}: {found}. Convert the file, for instance in Python: {convert}"
+            )
 
 
 def _read_tsv(path: Path, names: Sequence[str], unnamed: Sequence[str]) -> Iterator[Record]:
@@ -136,7 +151,9 @@ def _with_names(
         raise UserError(f"{header_at}: found the header {header}, expected names that differ.")
     for where, row in rows:
         if len(row) != len(names):
-            raise UserError(f"{where}: found {len(row)} columns, but {len(names)} in the first line. {advice}")
+            raise UserError(
+                f"{where}: found {len(row)} columns, but {len(names)} in the first line. {advice}"
+            )
         record = Row(zip(names, map(str.strip, row), strict=True))
         record.header = header_at
         yield where, record
@@ -159,13 +176,25 @@ def table_records(data: Any, name: str) -> Iterator[Record]:
 
     Labels that a `datasets.Dataset` stores as integers get their names.
     """
-    rows = data.to_dict("records") if hasattr(data, "iloc") else data.to_dicts() if hasattr(data, "to_dicts") else data
+    rows = (
+        data.to_dict("records")
+        if hasattr(data, "iloc")
+        else data.to_dicts()
+        if hasattr(data, "to_dicts")
+        else data
+    )
     label_names = _label_names(data)
     for k, row in enumerate(rows):
         if not isinstance(row, Mapping):
-            raise TypeError(f"`{name}`, row {k}: found {describe(row)}, expected a dictionary. Is it a DatasetDict?")
+            raise TypeError(
+                f"`{name}`, row {k}: found {describe(row)}, expected a dictionary. Is it a DatasetDict?"
+            )
         where = f"{name}, row {k}"
-        named = {column: _named(row[column], label_names[column], where) for column in row if column in label_names}
+        named = {
+            column: _named(row[column], label_names[column], where)
+            for column in row
+            if column in label_names
+        }
         yield where, {**row, **named}
 
 
@@ -188,7 +217,9 @@ def _named(value: Any, names: Sequence[str], where: str) -> Any:
     if not isinstance(value, int | np.integer):
         return value
     if not 0 <= value < len(names):
-        raise UserError(f"{where}: the label is {value}, expected 0 to {len(names) - 1}: {names!r:.60}.")
+        raise UserError(
+            f"{where}: the label is {value}, expected 0 to {len(names) - 1}: {names!r:.60}."
+        )
     return names[value]
 
 
@@ -203,7 +234,9 @@ def value_of(record: Mapping[str, Any], column: str, where: str) -> Any:
     advice = "In training, `columns` names them."
     if column.isdecimal():
         advice = "A .csv needs a first line with the names of its columns; only those of a .tsv may have numbers."
-    raise UserError(f"{header_position(record, where)}: there is no column {column!r}. Found {found:.80}. {advice}")
+    raise UserError(
+        f"{header_position(record, where)}: there is no column {column!r}. Found {found:.80}. {advice}"
+    )
 
 
 def check_label(value: Any, where: str) -> Label:
@@ -225,7 +258,9 @@ def label_ids(labels: Sequence[Label]) -> dict[Label, int]:
     """The number of each label, also of an integer as a string, or of such a string as an integer."""
     numbers = {label: k for k, label in enumerate(labels)}
     as_strings = {str(label): k for label, k in numbers.items()}
-    as_integers = {int(label): k for label, k in as_strings.items() if label.removeprefix("-").isdecimal()}
+    as_integers = {
+        int(label): k for label, k in as_strings.items() if label.removeprefix("-").isdecimal()
+    }
     return {**as_integers, **as_strings, **numbers}
 
 
@@ -233,13 +268,19 @@ def distinct_labels(labels: Iterable[Label]) -> list[Label]:
     """The labels, each once and in order, numbers first. Raise unless there are two or more."""
     distinct = sorted(set(labels), key=lambda label: (isinstance(label, str), label))
     if len({*map(str, distinct)}) < len(distinct):
-        raise UserError(f"the labels {distinct!r:.60} differ only in type, as 1 and '1'. Make all of them strings.")
+        raise UserError(
+            f"the labels {distinct!r:.60} differ only in type, as 1 and '1'. Make all of them strings."
+        )
     if len(distinct) < 2:
-        raise UserError(f"all labels are {distinct[0]!r:.60}, expected two or more. Are the columns right?")
+        raise UserError(
+            f"all labels are {distinct[0]!r:.60}, expected two or more. Are the columns right?"
+        )
     return distinct
 
 
-def check_parts(parts: Mapping[str, Any], name: str, kinds: type | UnionType, expected: str) -> None:
+def check_parts(
+    parts: Mapping[str, Any], name: str, kinds: type | UnionType, expected: str
+) -> None:
     """Raise unless a part of a model, which may have been read from a file, is a list of values of these types."""
     values = parts[name]
     if not isinstance(values, list) or not all(isinstance(value, kinds) for value in values):
@@ -251,7 +292,9 @@ def check_text(value: Any, where: str, what: str = "text") -> str:
     if not isinstance(value, str):
         raise UserError(f"{where}: found {describe(value)}, expected a {what}.")
     if UNSAVABLE.search(value):
-        raise UserError(f"{where}: found {value!r:.60}, which has a NUL or half of a surrogate pair. Remove it.")
+        raise UserError(
+            f"{where}: found {value!r:.60}, which has a NUL or half of a surrogate pair. Remove it."
+        )
     return str(value)  # not NumPy's
 
 
@@ -266,6 +309,11 @@ def labelled(data: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
     if not examples:
         raise UserError(f"`{name}` is empty, expected examples and their labels.")
     if len(examples) != len(labels):
-        counts = f"{format_count(len(examples), 'examples')} and {format_count(len(labels), 'labels')}"
+        counts = (
+            f"{format_count(len(examples), 'examples')} and {format_count(len(labels), 'labels')}"
+        )
         raise UserError(f"`{name}`: found {counts}, expected as many.")
-    return ((f"{name} {k}", example, label) for k, (example, label) in enumerate(zip(examples, labels, strict=True)))
+    return (
+        (f"{name} {k}", example, label)
+        for k, (example, label) in enumerate(zip(examples, labels, strict=True))
+    )

@@ -40,11 +40,15 @@ class Settings:
     def __new__(cls, *unnamed: Any, **values: Any):
         if unnamed:
             example = f"{cls.__name__}(epochs=3)"
-            raise TypeError(f"found {describe(unnamed[0])}, expected settings by name, as in {example}.")
+            raise TypeError(
+                f"found {describe(unnamed[0])}, expected settings by name, as in {example}."
+            )
         known = [field.name for field in dataclasses.fields(cls)]
         for name in values.keys() - known:
             close = difflib.get_close_matches(name, known, 1)
-            hint = f"Did you mean {close[0]!r}?" if close else f"Expected some of {', '.join(known)}."
+            hint = (
+                f"Did you mean {close[0]!r}?" if close else f"Expected some of {', '.join(known)}."
+            )
             raise TypeError(f"{cls.__name__} has no setting {name!r}. {hint}")
         return super().__new__(cls)
 
@@ -55,19 +59,33 @@ class Settings:
                 object.__setattr__(self, field.name, value := value.item())
             if text := expected(field, value):
                 raise UserError(f"`{field.name}` is {value!r:.80}, expected {text}.")
-            if needs and value != field.default and not any(getattr(self, name) for name in needs.split(" or ")):
-                raise UserError(f"`{field.name}` has no effect without `{needs.replace(' or ', '` or `')}`.")
+            if (
+                needs
+                and value != field.default
+                and not any(getattr(self, name) for name in needs.split(" or "))
+            ):
+                raise UserError(
+                    f"`{field.name}` has no effect without `{needs.replace(' or ', '` or `')}`."
+                )
 
     def to_dict(self) -> dict[str, Any]:
         """The values for config.json. An ELMo layer of the user's own is "a layer"."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         plain = str | int | float | list | tuple | None
-        values = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
-        return {name: value if isinstance(value, plain) else "a layer" for name, value in values.items()}
+        values = {
+            name: str(value) if isinstance(value, Path) else value for name, value in values.items()
+        }
+        return {
+            name: value if isinstance(value, plain) else "a layer" for name, value in values.items()
+        }
 
     def changed(self) -> dict[str, Any]:
         """The values that differ from the defaults."""
-        return {name: value for name, value in self.to_dict().items() if value != getattr(type(self), name)}
+        return {
+            name: value
+            for name, value in self.to_dict().items()
+            if value != getattr(type(self), name)
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,11 +108,19 @@ class ELMoSettings(Settings):
         group="ELMo",
         metavar="L",
     )
-    elmo_dropout: float = setting(0.5, "dropout on ELMo's vectors", below=1, needs="elmo", group="ELMo")
-    elmo_l2_coef: float = setting(0.001, "penalty on the weights of mixed layers", needs="elmo", group="ELMo")
+    elmo_dropout: float = setting(
+        0.5, "dropout on ELMo's vectors", below=1, needs="elmo", group="ELMo"
+    )
+    elmo_l2_coef: float = setting(
+        0.001, "penalty on the weights of mixed layers", needs="elmo", group="ELMo"
+    )
     elmo_trainable: bool = setting(False, "fine-tune ELMo", needs="elmo", group="ELMo")
-    elmo_lr: float = setting(0.0002, "learning rate of ELMo", above=0, needs="elmo_trainable", group="ELMo")
-    cache_gb: float = setting(4.0, "memory for a frozen ELMo's layers; too little: computed each epoch", group="ELMo")
+    elmo_lr: float = setting(
+        0.0002, "learning rate of ELMo", above=0, needs="elmo_trainable", group="ELMo"
+    )
+    cache_gb: float = setting(
+        4.0, "memory for a frozen ELMo's layers; too little: computed each epoch", group="ELMo"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,13 +128,26 @@ class WordSettings(Settings):
     """Vectors of words: of a file, and learnt with the task."""
 
     word_vectors: str | Path | None = setting(
-        None, "word vectors, in word2vec's or GloVe's format", of=FILE, group="words", metavar="FILE"
+        None,
+        "word vectors, in word2vec's or GloVe's format",
+        of=FILE,
+        group="words",
+        metavar="FILE",
     )
     word_vectors_limit: int | None = setting(
-        None, "read only the first N of them", of=int, minimum=1, needs="word_vectors", group="words"
+        None,
+        "read only the first N of them",
+        of=int,
+        minimum=1,
+        needs="word_vectors",
+        group="words",
     )
-    word_dim: int = setting(128, "size of learnt word embeddings; 0: none", minimum=0, below=MAX_SIZE, group="words")
-    emb_lr_factor: float = setting(1.0, "factor on the word embeddings' learning rate", above=0, group="words")
+    word_dim: int = setting(
+        128, "size of learnt word embeddings; 0: none", minimum=0, below=MAX_SIZE, group="words"
+    )
+    emb_lr_factor: float = setting(
+        1.0, "factor on the word embeddings' learning rate", above=0, group="words"
+    )
     char_cnn: bool = setting(False, "add a character CNN, trained with the task", group="words")
 
 
@@ -117,10 +156,17 @@ class TextSettings(Settings):
     """How raw text is split into tokens."""
 
     lang: Language = setting(
-        AUTO, "language of raw text; none: split at white space; auto: recognised", choices=CHOICES, group="data"
+        AUTO,
+        "language of raw text; none: split at white space; auto: recognised",
+        choices=CHOICES,
+        group="data",
     )
     user_dict: str | Path | Sequence[str] | None = setting(
-        None, "words for jieba, one per line (frequency, tag optional)", of=LIST_OR_FILE, group="data", metavar="FILE"
+        None,
+        "words for jieba, one per line (frequency, tag optional)",
+        of=LIST_OR_FILE,
+        group="data",
+        metavar="FILE",
     )
 
 
@@ -129,12 +175,20 @@ class TrainingSettings(Settings):
     """A training with Adam. The learning rate rises during the share `warmup`, then falls linearly to `final_lr`."""
 
     epochs: int = setting(30, "maximum epochs", minimum=0, group="training")
-    patience: int = setting(5, "stop after N epochs without a better dev score; 0: never", minimum=0, group="training")
+    patience: int = setting(
+        5, "stop after N epochs without a better dev score; 0: never", minimum=0, group="training"
+    )
     batch_size: int = setting(32, "examples per step", minimum=1, group="training")
     lr: float = setting(0.002, "learning rate", above=0, group="training")
-    warmup: float = setting(0.0, "share of the steps in which the learning rate rises", below=1, group="training")
-    final_lr: float = setting(0.1, "share of the learning rate that is left at the end", below=1.01, group="training")
+    warmup: float = setting(
+        0.0, "share of the steps in which the learning rate rises", below=1, group="training"
+    )
+    final_lr: float = setting(
+        0.1, "share of the learning rate that is left at the end", below=1.01, group="training"
+    )
     weight_decay: float = setting(0.0, "weight decay of AdamW", group="training")
     max_grad_norm: float = setting(5.0, "clip the gradient norm to this", above=0, group="training")
-    ema: float = setting(0.0, "decay of the weights' average, which is saved; 0: off", below=1, group="training")
+    ema: float = setting(
+        0.0, "decay of the weights' average, which is saved; 0: off", below=1, group="training"
+    )
     seed: int = setting(2020, "random seed", minimum=0, below=2**32, group="training")

@@ -32,14 +32,23 @@ from elmo_tasks.inputs import BILM, FileVectors, PretrainedELMo, Rows, TokenInpu
 from elmo_tasks.ready import ready_made
 from elmo_tasks.records import is_table
 from elmo_tasks.settings import Settings
-from elmo_tasks.trainer import ELMO_DIGEST, Progress, check_identity, fit, hold_out, training_identity
+from elmo_tasks.trainer import (
+    ELMO_DIGEST,
+    Progress,
+    check_identity,
+    fit,
+    hold_out,
+    training_identity,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 VECTORS, LISTS = "word_vectors", "list of "  # names of tensors
 LONGEST = 1000  # list in config.json
-TRAINING = threading.RLock()  # held by a training, whose random numbers come from Paddle's generator
+TRAINING = (
+    threading.RLock()
+)  # held by a training, whose random numbers come from Paddle's generator
 EXAMPLES = {"zh": "我爱北京。", "characters": "我爱北京。"}  # in the model card
 CARD_TEXT = """# {name}
 
@@ -91,8 +100,12 @@ class Task(Generic[S]):
         """
         if not str(folder):
             cls = type(self).__name__
-            raise TypeError(f"{cls}() lacks the folder, or the name, of a trained model. {cls}.train(...) trains one.")
-        chosen_precision(precision, runtime.device_name(device))  # raises unless this machine has them
+            raise TypeError(
+                f"{cls}() lacks the folder, or the name, of a trained model. {cls}.train(...) trains one."
+            )
+        chosen_precision(
+            precision, runtime.device_name(device)
+        )  # raises unless this machine has them
         name = str(folder)
         folder = disk.user_path(folder)
         ready = {path.name: path for path in ready_made(self.name)}
@@ -114,7 +127,9 @@ class Task(Generic[S]):
             replaced = model_folder.read_config(folder)
             if replaced is None or replaced == values:
                 raise
-            self._load(folder, replaced, device, precision)  # a save has replaced the model meanwhile
+            self._load(
+                folder, replaced, device, precision
+            )  # a save has replaced the model meanwhile
         self.folder = folder
 
     # What a subclass defines
@@ -212,7 +227,9 @@ class Task(Generic[S]):
             raise UserError("`overwrite=True` and `resume=True` have no effect without `save_dir`.")
         settings = settings or cls.settings_type()
         if not isinstance(settings, cls.settings_type):
-            raise TypeError(f"settings: found {describe(settings)}, expected {cls.settings_type.__name__}.")
+            raise TypeError(
+                f"settings: found {describe(settings)}, expected {cls.settings_type.__name__}."
+            )
         given = {"train": data if labels is None else (data, labels)}
         if dev is not None:
             given["dev"] = dev
@@ -233,17 +250,31 @@ class Task(Generic[S]):
 
     @classmethod
     def create(
-        cls, settings: S, parts: dict[str, Any], device: str = "auto", pretrained: PretrainedELMo | None = None
+        cls,
+        settings: S,
+        parts: dict[str, Any],
+        device: str = "auto",
+        pretrained: PretrainedELMo | None = None,
     ) -> "Self":
         """Build an untrained instance. pretrained: if `settings.elmo` has been loaded."""
         task = cls.__new__(cls)
         pretrained = pretrained or PretrainedELMo.load(settings.elmo)
         paddle.seed(settings.seed)
-        task._set(settings, parts, pretrained, FileVectors.from_settings(settings, cls.random_vectors), device)
+        task._set(
+            settings,
+            parts,
+            pretrained,
+            FileVectors.from_settings(settings, cls.random_vectors),
+            device,
+        )
         return task
 
     def _learn(
-        self, data: Mapping[str, Sequence[Any]], folder: Path | None, resume: bool, progress: Progress | bool
+        self,
+        data: Mapping[str, Sequence[Any]],
+        folder: Path | None,
+        resume: bool,
+        progress: Progress | bool,
     ) -> "Self":
         """Train on data["train"], select on data["dev"], score data["test"], if there is one, and save in the locked folder.
 
@@ -294,9 +325,13 @@ class Task(Generic[S]):
     def evaluated(self, examples: Sequence[Any]) -> Any:
         return self.measure(examples, list(self.predictions(examples)))
 
-    def predictions(self, examples: Iterable[Any], window: float | None = math.inf) -> Iterator[Any]:
+    def predictions(
+        self, examples: Iterable[Any], window: float | None = math.inf
+    ) -> Iterator[Any]:
         """Yield the prediction of each example, in order. window: examples that are sorted together; None: some."""
-        batches = sentence_batches(examples, self.batch_size, self.batch_tokens, window, self.length)
+        batches = sentence_batches(
+            examples, self.batch_size, self.batch_tokens, window, self.length
+        )
         return restore_order((positions, self._decoded(batch)) for positions, batch in batches)
 
     def _decoded(self, examples: Sequence[Any]) -> Sequence[Any]:
@@ -315,16 +350,32 @@ class Task(Generic[S]):
     def trained_weights(self) -> dict[str, paddle.Tensor]:
         """The network's weights, without those of a frozen ELMo."""
         is_tuned, state = self.settings.elmo_trainable, self.network.state_dict()
-        weights = {id(weight): (name, weight) for name, weight in state.items()}  # Paddle's LSTMs name theirs twice
-        return {name: weight for name, weight in weights.values() if is_tuned or not name.startswith(BILM)}
+        weights = {
+            id(weight): (name, weight) for name, weight in state.items()
+        }  # Paddle's LSTMs name theirs twice
+        return {
+            name: weight
+            for name, weight in weights.values()
+            if is_tuned or not name.startswith(BILM)
+        }
 
     def elmo_digest(self) -> str:
         """A digest of the weights of a frozen ELMo; of nothing, if there is none."""
         layer = None if self.settings.elmo_trainable else self.network.inputs.elmo
         weights = layer.bilm.named_parameters() if layer else ()
-        return digest(w.astype("float32").numpy() for name, w in weights if not name.startswith("softmax."))
+        return digest(
+            w.astype("float32").numpy() for name, w in weights if not name.startswith("softmax.")
+        )
 
-    def _set(self, settings: Any, parts: dict[str, Any], pretrained, vectors, device: str, precision="float32") -> None:
+    def _set(
+        self,
+        settings: Any,
+        parts: dict[str, Any],
+        pretrained,
+        vectors,
+        device: str,
+        precision="float32",
+    ) -> None:
         self.scores = {}
         self._lock = threading.RLock()
         self.device = runtime.device_name(device)
@@ -358,7 +409,9 @@ class Task(Generic[S]):
             lists[VECTORS] = list(self.vectors.words)
         for name, words in lists.items():
             text = json.dumps(words, ensure_ascii=False)
-            tensors[f"{LISTS}{name}"] = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+            tensors[f"{LISTS}{name}"] = np.frombuffer(
+                text.encode("utf-8", "surrogatepass"), np.uint8
+            )
         values = {
             "format_version": model_folder.FORMAT,
             "task": self.name,
@@ -383,8 +436,12 @@ class Task(Generic[S]):
             text = bytes(tensors.pop(name)).decode("utf-8", "surrogatepass")
             lists[name.removeprefix(LISTS)] = json.loads(text)
         for name, value in values["parts"].items():
-            if isinstance(value, list) and len(value) > LONGEST:  # which `_content` stores elsewhere
-                raise UserError(f"`{name}` has {len(value):,} items, expected {LONGEST:,} or fewer.")
+            if (
+                isinstance(value, list) and len(value) > LONGEST
+            ):  # which `_content` stores elsewhere
+                raise UserError(
+                    f"`{name}` has {len(value):,} items, expected {LONGEST:,} or fewer."
+                )
         settings = self.settings_type(**values["settings"])
         check_sizes(settings, tensors)
         if isinstance(settings.user_dict, str):
@@ -412,7 +469,9 @@ class Task(Generic[S]):
         try:
             self._restore(values, tensors, pretrained, device, precision)
             if self.identity and self.identity[ELMO_DIGEST] != self.elmo_digest():
-                raise UserError(f"its ELMo, {source}, has other weights than the ELMo of its training.")
+                raise UserError(
+                    f"its ELMo, {source}, has other weights than the ELMo of its training."
+                )
         except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
             reason = f"{type(error).__name__} {error}"
             if isinstance(error, UserError | TypeError):
@@ -460,7 +519,9 @@ class Task(Generic[S]):
 
     def _write(self, folder: Path) -> None:
         values, tensors = self._content()
-        model_folder.write(folder, values, tensors, self.pretrained, self.card(folder.resolve().name))
+        model_folder.write(
+            folder, values, tensors, self.pretrained, self.card(folder.resolve().name)
+        )
         self.folder = folder.resolve()
 
     def card(self, name: str) -> str:
@@ -492,7 +553,9 @@ class Task(Generic[S]):
         )
 
 
-def resolve_language(settings: S, texts: Iterable[str], pretrained: PretrainedELMo | None) -> tuple[S, Tokeniser]:
+def resolve_language(
+    settings: S, texts: Iterable[str], pretrained: PretrainedELMo | None
+) -> tuple[S, Tokeniser]:
     """The settings with the language of the texts, and with the lines of the user's dictionary; and the tokeniser."""
     known = pretrained.words if pretrained else ()
     tokeniser = make_tokeniser(settings.lang, texts, known, settings.user_dict)
@@ -502,7 +565,9 @@ def resolve_language(settings: S, texts: Iterable[str], pretrained: PretrainedEL
 
 def with_dev(data: dict[str, Any], settings: Any, split: Any = hold_out) -> dict[str, Any]:
     """The data with a dev set: by default, a part of the training data is held out."""
-    train, dev = (data["train"], data["dev"]) if "dev" in data else split(data["train"], settings.seed)
+    train, dev = (
+        (data["train"], data["dev"]) if "dev" in data else split(data["train"], settings.seed)
+    )
     return {**data, "train": train, "dev": dev}
 
 

@@ -64,13 +64,21 @@ def fit(
     elif phase > 1:  # what it begins with may remain the best
         state.keep_best(0, task.evaluated(dev))
     start = time.perf_counter() - state.seconds
-    has_means = task.network.inputs.pool and not task.settings.elmo_trainable  # of fixed vectors: nothing to pad
+    has_means = (
+        task.network.inputs.pool and not task.settings.elmo_trainable
+    )  # of fixed vectors: nothing to pad
     lengths = [1 if has_means else task.length(example) for example in train]
     with _bar(settings.epochs, progress) as shown, state.interruptible(folder):
         for epoch in range(state.epoch + 1, settings.epochs + 1):
             if settings.patience and epoch - 1 - state.best_epoch >= settings.patience:
                 break
-            loss = run_epoch(task, train, shuffled_batches(lengths, settings.batch_size, state.random), state, epoch)
+            loss = run_epoch(
+                task,
+                train,
+                shuffled_batches(lengths, settings.batch_size, state.random),
+                state,
+                epoch,
+            )
             with state.average.applied():
                 score = task.evaluated(dev)
                 state.keep_best(epoch, score)
@@ -91,7 +99,9 @@ def fit(
     return state
 
 
-def run_epoch(task: Task, train: Sequence[Any], batches: Sequence[np.ndarray], state: "State", epoch: int) -> float:
+def run_epoch(
+    task: Task, train: Sequence[Any], batches: Sequence[np.ndarray], state: "State", epoch: int
+) -> float:
     """Train on every batch. Returns the mean loss, which is finite."""
     settings, optimizer = state.settings, state.optimizer
     task.network.train()
@@ -99,7 +109,9 @@ def run_epoch(task: Task, train: Sequence[Any], batches: Sequence[np.ndarray], s
     for step, rows in enumerate(batches):
         if time.perf_counter() - last_log > PROGRESS_SECONDS:
             last_log = time.perf_counter()
-            log.info(f"epoch {epoch:>2}  step {step:,}/{len(batches):,}  loss {losses[-1].item():.4f}")
+            log.info(
+                f"epoch {epoch:>2}  step {step:,}/{len(batches):,}  loss {losses[-1].item():.4f}"
+            )
         optimizer.lr = learning_rate(settings, (epoch - 1 + step / len(batches)) / settings.epochs)
         loss = task.network.loss(task.collate([train[k] for k in rows]))
         loss.backward()
@@ -108,9 +120,13 @@ def run_epoch(task: Task, train: Sequence[Any], batches: Sequence[np.ndarray], s
         state.average.update()
         losses.append(loss.detach())  # read only at the end: reading makes a GPU wait
     mean = float(paddle.stack(losses).mean())
-    if not math.isfinite(mean) or not all(bool(w.isfinite().all()) for w in task.trained_weights().values()):
+    if not math.isfinite(mean) or not all(
+        bool(w.isfinite().all()) for w in task.trained_weights().values()
+    ):
         found = f"the loss became {mean:.3g}, or weights are not finite, in epoch {epoch}"
-        raise UserError(f"{found}. Start again with a lower `lr`, and `overwrite=True` if epochs were saved.")
+        raise UserError(
+            f"{found}. Start again with a lower `lr`, and `overwrite=True` if epochs were saved."
+        )
     return mean
 
 
@@ -142,7 +158,9 @@ class State:
         self.dev = dev
         self.is_saved = False
         self.optimizer = make_optimizer(task.network, settings)
-        trained = {name: w for name, w in task.trained_weights().items() if not w.stop_gradient}  # in this phase
+        trained = {
+            name: w for name, w in task.trained_weights().items() if not w.stop_gradient
+        }  # in this phase
         self.average = WeightAverage(trained, settings.ema)
         self.random = np.random.default_rng(settings.seed)
         self.epoch, self.seconds = 0, 0.0
@@ -157,7 +175,9 @@ class State:
         star, epochs = "*" if self.best_epoch == self.epoch else " ", self.settings.epochs
         left = format_duration(self.seconds / self.epoch * (epochs - self.epoch))
         times = f"{format_duration(self.seconds)}, at most {left} left"
-        log.info(f"epoch {self.epoch:>2}/{epochs}  loss {loss:7.3f}  dev {score.summary} {star}  {times}")
+        log.info(
+            f"epoch {self.epoch:>2}/{epochs}  loss {loss:7.3f}  dev {score.summary} {star}  {times}"
+        )
 
     def save(self, file: Path) -> None:
         values = {
@@ -188,15 +208,23 @@ class State:
         set_weights(weights, values["weights"], str(file))
         set_weights(self.average.averages, values["average"], str(file))
         self.optimizer.set_state_dict(values["optimizer"])
-        self.epoch, self.seconds, self.average.steps = values["epoch"], values["seconds"], values["steps"]
+        self.epoch, self.seconds, self.average.steps = (
+            values["epoch"],
+            values["seconds"],
+            values["steps"],
+        )
         self.random.bit_generator.state = values["random"]
         if values["paddle_random"]:
             paddle_compat.set_random_states(paddle, values["paddle_random"])
         else:
             paddle.seed(self.settings.seed + self.epoch)
-            log.warning("Paddle 2.6 cannot restore its random generator: dropout differs from an uninterrupted run.")
+            log.warning(
+                "Paddle 2.6 cannot restore its random generator: dropout differs from an uninterrupted run."
+            )
         self.is_saved = True
-        log.info(f"resumed after epoch {self.epoch}. The best is {self.best_epoch}, dev {self.best_score.summary}.")
+        log.info(
+            f"resumed after epoch {self.epoch}. The best is {self.best_epoch}, dev {self.best_score.summary}."
+        )
 
     @contextmanager
     def interruptible(self, folder: Path | None) -> Iterator[None]:
@@ -245,17 +273,25 @@ class WeightAverage:
 
 def training_identity(task: Task, data: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """Describe what a resumed training must share: the settings, and digests of the data, ELMo and the word vectors."""
-    sources = {f"{name} data": (repr(example).encode() for example in part) for name, part in data.items()}
-    sources["word vectors"] = [task.vectors.table, *map(str.encode, task.vectors.words)] if task.vectors else ()
+    sources = {
+        f"{name} data": (repr(example).encode() for example in part) for name, part in data.items()
+    }
+    sources["word vectors"] = (
+        [task.vectors.table, *map(str.encode, task.vectors.words)] if task.vectors else ()
+    )
     digests = {name: digest(parts) for name, parts in sources.items()}
-    return json.loads(json.dumps({**task.settings.to_dict(), **digests, ELMO_DIGEST: task.elmo_digest()}))
+    return json.loads(
+        json.dumps({**task.settings.to_dict(), **digests, ELMO_DIGEST: task.elmo_digest()})
+    )
 
 
 def check_identity(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     """Raise if a training is resumed with other settings or data."""
     if changes := differences(before, now):
         found = f"{folder} was trained with other settings or data: {'; '.join(changes.values())}"
-        raise UserError(f"`resume`: {found}. Use the same, or start again without `resume`, with `overwrite=True`.")
+        raise UserError(
+            f"`resume`: {found}. Use the same, or start again without `resume`, with `overwrite=True`."
+        )
 
 
 def _numpy(tensors: dict[str, paddle.Tensor]) -> dict[str, np.ndarray]:
@@ -264,7 +300,12 @@ def _numpy(tensors: dict[str, paddle.Tensor]) -> dict[str, np.ndarray]:
 
 def _bar(epochs: int, progress: Progress | bool) -> tqdm:
     """A bar of epochs: by default in a terminal or notebook where the log is not shown."""
-    shown = bar(None, progress is not False and not log.isEnabledFor(20), total=epochs, unit="epoch")
+    shown = bar(
+        None, progress is not False and not log.isEnabledFor(20), total=epochs, unit="epoch"
+    )
     if not shown.disable:
-        tqdm.write('To see scores and times while it trains: logging.basicConfig(level="INFO")', file=sys.stderr)
+        tqdm.write(
+            'To see scores and times while it trains: logging.basicConfig(level="INFO")',
+            file=sys.stderr,
+        )
     return shown

@@ -13,7 +13,9 @@ from elmo_core.encoding.layers import Layers
 from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
 from elmo_tasks.inputs import default_elmo
 
-base, validation = (import_optional(f"sklearn.{name}", "ELMoVectorizer") for name in ("base", "utils.validation"))
+base, validation = (
+    import_optional(f"sklearn.{name}", "ELMoVectorizer") for name in ("base", "utils.validation")
+)
 
 
 class ELMoVectorizer(base.TransformerMixin, base.BaseEstimator):
@@ -36,7 +38,13 @@ class ELMoVectorizer(base.TransformerMixin, base.BaseEstimator):
         batch_size: int = 128,
         device: str = "auto",
     ):
-        self.model, self.layers, self.pool, self.lang, self.user_dict = model, layers, pool, lang, user_dict
+        self.model, self.layers, self.pool, self.lang, self.user_dict = (
+            model,
+            layers,
+            pool,
+            lang,
+            user_dict,
+        )
         self.batch_size, self.device = batch_size, device
 
     def fit(self, texts: Iterable[str], y: Any = None) -> "ELMoVectorizer":
@@ -51,8 +59,13 @@ class ELMoVectorizer(base.TransformerMixin, base.BaseEstimator):
     def transform(self, texts: Iterable[str]) -> np.ndarray:
         """Return the vectors (n, D) of n texts."""
         validation.check_is_fitted(self)
-        vectors = [text.vectors.ravel() for text in self.embedder_.encode_texts(texts, self.lang_, self.user_dict)]
-        return np.array(vectors, np.float32).reshape(len(vectors), math.prod(self.embedder_.shape(1)))
+        vectors = [
+            text.vectors.ravel()
+            for text in self.embedder_.encode_texts(texts, self.lang_, self.user_dict)
+        ]
+        return np.array(vectors, np.float32).reshape(
+            len(vectors), math.prod(self.embedder_.shape(1))
+        )
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Return the names of the D dimensions: elmo0, elmo1, ..."""

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the expected values are a CPU's; before Paddle is imported
+os.environ["CUDA_VISIBLE_DEVICES"] = (
+    ""  # the expected values are a CPU's; before Paddle is imported
+)
 
 import runs
 import tiny
@@ -72,7 +74,10 @@ def messages(caplog):
 
 
 def save_models(folder, **changes) -> dict[str, str]:
-    return {kind: tiny.save(tiny.random_bilm(input=kind, **changes), folder / kind) for kind in ("char", "word")}
+    return {
+        kind: tiny.save(tiny.random_bilm(input=kind, **changes), folder / kind)
+        for kind in ("char", "word")
+    }
 
 
 @pytest.fixture(scope="session")
@@ -113,7 +118,10 @@ def readers_folder(tmp_path, monkeypatch) -> Path:
     Path("raw").mkdir()
     Path("data").symlink_to(PROJECT / "data")
     for k in range(2):
-        text = "".join(f"{n}只猫坐在河边。{n}只狗也来了,它们一起看河。\n" for n in range(500 * k, 500 * k + 500))
+        text = "".join(
+            f"{n}只猫坐在河边。{n}只狗也来了,它们一起看河。\n"
+            for n in range(500 * k, 500 * k + 500)
+        )
         Path(f"raw/{k}.txt").write_text(text, encoding="utf-8")
     settings = ClassifierSettings(elmo=folder, hidden_dim=0, lang="en")
     parts = {"labels": ["bad", "good"], "pairs": False, "words": None}

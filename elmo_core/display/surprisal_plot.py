@@ -30,9 +30,14 @@ def plot_surprisal(path: str | Path, sentences: Sequence[Surprisals]) -> None:
 
     The name of the picture ends in its format: .png, .svg, .pdf, or another that Matplotlib writes.
     """
-    path, sentences = Path(path), [sentences] if isinstance(sentences, Surprisals) else list(sentences)
+    path, sentences = (
+        Path(path),
+        [sentences] if isinstance(sentences, Surprisals) else list(sentences),
+    )
     if not all(isinstance(records, Surprisals) for records in sentences):
-        raise TypeError(f"found {describe(sentences)}, expected what `ELMoEmbedder.surprisal` returned.")
+        raise TypeError(
+            f"found {describe(sentences)}, expected what `ELMoEmbedder.surprisal` returned."
+        )
     installed = import_optional("matplotlib.font_manager", "a picture").get_font_names()
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -54,10 +59,14 @@ def plot_surprisal(path: str | Path, sentences: Sequence[Surprisals]) -> None:
         with disk.atomic_write(path, "wb") as file:
             figure.savefig(file, format=format_name, dpi=DPI)
     if any("Glyph" in str(warning.message) for warning in caught):
-        log.warning(f"{path}: characters that no font has are drawn as boxes. Add a font, remove ~/.cache/matplotlib.")
+        log.warning(
+            f"{path}: characters that no font has are drawn as boxes. Add a font, remove ~/.cache/matplotlib."
+        )
 
 
-def _lay_out(figure: Any, sentences: Sequence[Surprisals]) -> tuple[list[tuple[float, float, str, dict]], float]:
+def _lay_out(
+    figure: Any, sentences: Sequence[Surprisals]
+) -> tuple[list[tuple[float, float, str, dict]], float]:
     """Place the words line by line. Returns texts at (x, y) from the upper left in inches, and the height they need."""
     measured = figure.text(0, 0, "")
 
@@ -65,7 +74,11 @@ def _lay_out(figure: Any, sentences: Sequence[Surprisals]) -> tuple[list[tuple[f
         measured.set_text(text)
         return measured.get_window_extent().width / DPI
 
-    placed, gap, y = [(0.1, 0.2, ABOUT.replace(". ", ".\n", 1), {"fontsize": 8, "va": "top"})], width("nn"), 0.9
+    placed, gap, y = (
+        [(0.1, 0.2, ABOUT.replace(". ", ".\n", 1), {"fontsize": 8, "va": "top"})],
+        width("nn"),
+        0.9,
+    )
     for records in sentences:
         for direction, words in _directions(records):
             placed.append((0.1, y, direction, {"color": "gray"}))
@@ -77,7 +90,11 @@ def _lay_out(figure: Any, sentences: Sequence[Surprisals]) -> tuple[list[tuple[f
                 shade = 0.7 * min(1, bits / DARKEST)
                 mixed = [1 - shade * (1 - part) for part in BLUE]  # PostScript has no transparency
                 box = {"boxstyle": "square,pad=0.15", "facecolor": mixed}
-                box |= {"edgecolor": "none" if known else "black", "linewidth": 0.8, "linestyle": "--"}
+                box |= {
+                    "edgecolor": "none" if known else "black",
+                    "linewidth": 0.8,
+                    "linestyle": "--",
+                }
                 placed.append((x, y, text, {"bbox": box}))
                 x += width(text) + gap
             y += LINE

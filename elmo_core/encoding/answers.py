@@ -10,7 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from elmo_core.checks import check_number, check_option, check_sentence, check_sentences, check_texts, checked
+from elmo_core.checks import (
+    check_number,
+    check_option,
+    check_sentence,
+    check_sentences,
+    check_texts,
+    checked,
+)
 from elmo_core.encoding.cosines import nearest, unit
 from elmo_core.encoding.encoder import run_sentences
 from elmo_core.encoding.layers import EncodedBatch, LayerChoice, Reading
@@ -33,7 +40,10 @@ class TextVectors(NamedTuple):
 
 
 def encode_texts(
-    embedder, texts: Sequence[str], lang: str = AUTO, user_dict: str | Path | Sequence[str] | None = None
+    embedder,
+    texts: Sequence[str],
+    lang: str = AUTO,
+    user_dict: str | Path | Sequence[str] | None = None,
 ) -> list[TextVectors]:
     """Split raw texts into sentences of tokens and encode these.
 
@@ -49,14 +59,18 @@ def encode_texts(
         tokens = list(itertools.chain.from_iterable(sentences))
         vectors = list(itertools.islice(arrays, len(sentences)))
         if embedder.pool == "mean":
-            vectors = np.average(vectors, 0, [max(1, len(sentence)) for sentence in sentences]).astype(embedder.dtype)
+            vectors = np.average(
+                vectors, 0, [max(1, len(sentence)) for sentence in sentences]
+            ).astype(embedder.dtype)
         else:
             vectors = np.max(vectors, 0) if embedder.pool else np.concatenate(vectors, -2)
         result.append(TextVectors(tokens, token_offsets(tokens, text), vectors))
     return result
 
 
-def substitutes(embedder, sentence: Sequence[str], position: int, k: int = 10) -> list[tuple[str, float]]:
+def substitutes(
+    embedder, sentence: Sequence[str], position: int, k: int = 10
+) -> list[tuple[str, float]]:
     """The k vocabulary words that best fit a position in a sentence, with scores, best first.
 
     position: from 0; the word there is not read. A score is the sum of two log-probabilities: forward, given the words
@@ -72,11 +86,17 @@ def substitutes(embedder, sentence: Sequence[str], position: int, k: int = 10) -
         embedder.token_table.refresh()
         vectors, index, lengths = embedder.token_table([sentence])
         layer = _one_layer(embedder.config.n_layers)
-        encoded, _ = run_sentences(embedder.bilm, vectors, index=index, lengths=lengths, choice=layer)
+        encoded, _ = run_sentences(
+            embedder.bilm, vectors, index=index, lengths=lengths, choice=layer
+        )
         steps = position, len(sentence) - 1 - position  # words that each direction has read
-        h = paddle.stack([side[step] for side, step in zip(encoded.layers[0], steps, strict=True)])  # (2, P)
+        h = paddle.stack(
+            [side[step] for side, step in zip(encoded.layers[0], steps, strict=True)]
+        )  # (2, P)
         scores = softmax.all_log_probabilities(h).sum(axis=0)  # (V,)
-    order = [word for word in np.argsort(-scores, kind="stable").tolist() if word >= len(SPECIAL_TOKENS)]
+    order = [
+        word for word in np.argsort(-scores, kind="stable").tolist() if word >= len(SPECIAL_TOKENS)
+    ]
     return [(vocabulary[word], float(scores[word])) for word in order[:k]]
 
 
@@ -100,23 +120,37 @@ def iter_surprisal(embedder, sentences: Iterable[Sequence[str]]) -> Iterator[Sur
         return surprisals(softmax, vocabulary, group, batch.layers[0], batch.packing)
 
     carry = embedder.carry_state
-    reading = Reading(_one_layer(embedder.config.n_layers), results, carry, rows=int(carry), tf32=False)
-    return restore_order(embedder.read(checked(sentences), reading, embedder.token_table, embedder.device))
+    reading = Reading(
+        _one_layer(embedder.config.n_layers), results, carry, rows=int(carry), tf32=False
+    )
+    return restore_order(
+        embedder.read(checked(sentences), reading, embedder.token_table, embedder.device)
+    )
 
 
-def compare(embedder, good: Sequence[Sequence[str]], bad: Sequence[Sequence[str]]) -> list[Comparison]:
+def compare(
+    embedder, good: Sequence[Sequence[str]], bad: Sequence[Sequence[str]]
+) -> list[Comparison]:
     """Compare sentences, each with a worse one: the surprisal of the worse minus that of the better."""
     if embedder.carry_state:
-        raise UserError("compare reads each sentence by itself. Expected an embedder with carry_state=False.")
+        raise UserError(
+            "compare reads each sentence by itself. Expected an embedder with carry_state=False."
+        )
     good, bad = check_sentences(good), check_sentences(bad)
     if len(good) != len(bad):
-        raise UserError(f"compare: found {len(good):,} good and {len(bad):,} bad sentences, expected as many.")
+        raise UserError(
+            f"compare: found {len(good):,} good and {len(bad):,} bad sentences, expected as many."
+        )
     records = embedder.iter_surprisal(itertools.chain.from_iterable(zip(good, bad, strict=True)))
     pairs = zip(records, records, strict=True)  # each takes two: a good sentence's and a bad one's
-    return list(itertools.starmap(difference, bar(pairs, embedder.progress, total=len(good), unit=" pairs")))
+    return list(
+        itertools.starmap(difference, bar(pairs, embedder.progress, total=len(good), unit=" pairs"))
+    )
 
 
-def most_similar(embedder, word: str, topn: int = 10, words: Sequence[str] | None = None) -> list[tuple[str, float]]:
+def most_similar(
+    embedder, word: str, topn: int = 10, words: Sequence[str] | None = None
+) -> list[tuple[str, float]]:
     """The words nearest to a word by the cosine of their context-free vectors, as in gensim, nearest first.
 
     words: to choose from; default the model's vocabulary. Words outside it: by their characters; of a word model, left out.
@@ -125,13 +159,22 @@ def most_similar(embedder, word: str, topn: int = 10, words: Sequence[str] | Non
     words = embedder.words if words is None else words
     check_sentences([[word], words])
     if not len(words):
-        raise UserError("most_similar: no words to choose from, and no vocabulary of the model. Expected `words`.")
+        raise UserError(
+            "most_similar: no words to choose from, and no vocabulary of the model. Expected `words`."
+        )
     if embedder.words and word not in set(embedder.words):
         if not embedder.config.reads_characters:
-            raise UserError(f"most_similar: {word!r:.60} is not in the model's vocabulary, and has no vector.")
-        log.warning(f"most_similar: {word!r:.60} is not in the model's vocabulary. It is compared by its characters.")
+            raise UserError(
+                f"most_similar: {word!r:.60} is not in the model's vocabulary, and has no vector."
+            )
+        log.warning(
+            f"most_similar: {word!r:.60} is not in the model's vocabulary. It is compared by its characters."
+        )
     known = None if embedder.config.reads_characters else embedder.vocabulary
-    words = [word, *(x for x in dict.fromkeys(words) if x != word and (known is None or x in known))]
+    words = [
+        word,
+        *(x for x in dict.fromkeys(words) if x != word and (known is None or x in known)),
+    ]
     vectors, allowed = unit(embedder.encode_tokens(words)), np.arange(len(words)) > 0
     return [(words[row], cosine) for row, cosine in nearest(vectors, vectors[0], allowed, topn)]
 

@@ -129,7 +129,9 @@ class Encoder:
             yield positions, results
 
 
-def _in_order(sentences: Iterable[Sequence[str]], n: int) -> Iterator[tuple[np.ndarray, list[Sequence[str]]]]:
+def _in_order(
+    sentences: Iterable[Sequence[str]], n: int
+) -> Iterator[tuple[np.ndarray, list[Sequence[str]]]]:
     """Yield n sentences at a time, and their positions."""
     stream = iter(sentences)
     begin = 0

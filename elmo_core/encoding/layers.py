@@ -40,8 +40,12 @@ class LayerChoice:
         """Return the chosen layers of the biLM, each (forward, backward), or their sum."""
         if self.how != "sum":
             return [layers[index] for index in self.indices]
-        pairs = [(self.weights[index], layers[index]) for index in self.indices] or [(0.0, layers[0])]  # all weights 0
-        terms = [[side if weight == 1 else side * weight for side in layer] for weight, layer in pairs]
+        pairs = [(self.weights[index], layers[index]) for index in self.indices] or [
+            (0.0, layers[0])
+        ]  # all weights 0
+        terms = [
+            [side if weight == 1 else side * weight for side in layer] for weight, layer in pairs
+        ]
         return [[sum(sides[1:], sides[0]) for sides in zip(*terms, strict=True)]]
 
 
@@ -50,8 +54,12 @@ class Reading:
     """How sentences are read, and what is made of them."""
 
     choice: LayerChoice
-    results: Callable[["EncodedBatch", Sequence[Sequence[str]]], Iterable]  # of a batch: one per sentence
-    carry_state: bool = False  # each row starts from the final state of the same row in the batch before
+    results: Callable[
+        ["EncodedBatch", Sequence[Sequence[str]]], Iterable
+    ]  # of a batch: one per sentence
+    carry_state: bool = (
+        False  # each row starts from the final state of the same row in the batch before
+    )
     rows: int = 0  # sentences in a batch; 0: the batch size
     read_final_marker: bool = False  # by each direction, which in pretraining only predicts it
     tf32: bool = True  # on GPUs that have it; False: full float32, for scores
@@ -71,10 +79,14 @@ class EncodedBatch:
         mask = to_tensor(mask).astype(self.layers[0][0].dtype)
         indices, layers = [to_tensor(index.ravel()) for index in indices], []
         for pair in self.layers:
-            layer = paddle.concat([paddle.gather(x, index) for x, index in zip(pair, indices, strict=True)], axis=1)
+            layer = paddle.concat(
+                [paddle.gather(x, index) for x, index in zip(pair, indices, strict=True)], axis=1
+            )
             layers.append(layer.reshape([*mask.shape, -1]) * mask.unsqueeze(-1))
         if pooled:
-            layers = [layer.sum(axis=1) / mask.sum(axis=1, keepdim=True).clip(1) for layer in layers]
+            layers = [
+                layer.sum(axis=1) / mask.sum(axis=1, keepdim=True).clip(1) for layer in layers
+            ]
         return layers, mask
 
     def arrays(self, dtype: str, pool: str | None) -> list[np.ndarray]:
@@ -88,7 +100,9 @@ class EncodedBatch:
                 layer[:, :half] = left[forward[row, :n]]
                 layer[:, half:] = right[backward[row, :n]]
             if pool:  # zeros without tokens
-                array = (getattr(array, pool) if n else array.sum)(axis=1, keepdims=True).astype(dtype, copy=False)
+                array = (getattr(array, pool) if n else array.sum)(axis=1, keepdims=True).astype(
+                    dtype, copy=False
+                )
             arrays.append(array)
         return arrays
 
@@ -101,11 +115,19 @@ def layer_choice(layers: Layers, n_layers: int, allowed: Sequence[str]) -> Layer
     choice = _parse(layers, n_layers)
     if choice and choice.how in allowed:
         return choice
-    forms = {"each": "'all', several as in '0,1'", "concat": "'concat', 'concat:0,1'", "mix": "'mix', 'mix:0,1'"}
+    forms = {
+        "each": "'all', several as in '0,1'",
+        "concat": "'concat', 'concat:0,1'",
+        "mix": "'mix', 'mix:0,1'",
+    }
     expected = [text for how, text in forms.items() if how in allowed]
     if not isinstance(layers, str) and "each" in allowed:
-        expected.append(f"{n_layers} weights with decimal points, as in {[1.0] + [0.0] * (n_layers - 1)}")
-    raise UserError(f"layers={layers!r:.99}: expected {', '.join(expected)}, 'average', 'top', or 0 to {n_layers - 1}.")
+        expected.append(
+            f"{n_layers} weights with decimal points, as in {[1.0] + [0.0] * (n_layers - 1)}"
+        )
+    raise UserError(
+        f"layers={layers!r:.99}: expected {', '.join(expected)}, 'average', 'top', or 0 to {n_layers - 1}."
+    )
 
 
 def _parse(layers: Layers, n_layers: int) -> LayerChoice | None:
@@ -118,7 +140,9 @@ def _parse(layers: Layers, n_layers: int) -> LayerChoice | None:
         return None
     if all(map(_is_whole, layers)):
         return _chosen("each", [int(index) for index in layers], n_layers)
-    are_numbers = all(isinstance(weight, int | float | np.floating) and np.isfinite(weight) for weight in layers)
+    are_numbers = all(
+        isinstance(weight, int | float | np.floating) and np.isfinite(weight) for weight in layers
+    )
     if not are_numbers or len(layers) != n_layers:
         return None
     return _weighted_sum([float(weight) for weight in layers])

@@ -59,7 +59,9 @@ class Comparison(NamedTuple):
 
 
 def difference(good: Surprisals, bad: Surprisals) -> Comparison:
-    forward, backward = (worse - better for worse, better in zip(bad.total(), good.total(), strict=True))
+    forward, backward = (
+        worse - better for worse, better in zip(bad.total(), good.total(), strict=True)
+    )
     known = all(record.in_vocabulary for record in [*good, *bad])
     return Comparison(forward, backward, forward + backward, known)
 
@@ -81,8 +83,12 @@ def surprisals(
     for row, ids in enumerate(words):
         targets[:, row, : len(ids) + 1] = [*ids, end], [*ids[::-1], begin]
     at = packing.row, packing.step
-    values = np.zeros((2, 3, *targets.shape[1:]))  # [direction, surprisal | entropy | rank, row, step]
-    tasks = [partial(softmax.predictions, h, ids[at]) for h, ids in zip(outputs, targets, strict=True)]
+    values = np.zeros(
+        (2, 3, *targets.shape[1:])
+    )  # [direction, surprisal | entropy | rank, row, step]
+    tasks = [
+        partial(softmax.predictions, h, ids[at]) for h, ids in zip(outputs, targets, strict=True)
+    ]
     for direction, found in zip(values, run_in_parallel(tasks), strict=True):
         direction[(slice(None), *at)] = found
     values[:, :2] /= math.log(2)
@@ -90,8 +96,13 @@ def surprisals(
     for row, (sentence, ids) in enumerate(zip(sentences, words, strict=True)):
         n = len(ids)
         backward_steps = [*range(n - 1, -1, -1), n]  # by position in the sentence
-        forward, backward = values[0, :, row, : n + 1], values[1, :, row][:, backward_steps]  # (3, n + 1)
-        columns = [column.tolist() for pair in zip(forward, backward, strict=True) for column in pair]
+        forward, backward = (
+            values[0, :, row, : n + 1],
+            values[1, :, row][:, backward_steps],
+        )  # (3, n + 1)
+        columns = [
+            column.tolist() for pair in zip(forward, backward, strict=True) for column in pair
+        ]
         ranks = [list(map(int, column)) for column in columns[4:]]
         known = [*(ids != UNK_ID).tolist(), True]
         rows = zip([*sentence, EOS], *columns[:4], *ranks, known, strict=True)

@@ -16,7 +16,9 @@ from elmo_core.text.vocabulary import UNK, Vocabulary
 
 TOKENS_PER_CHUNK = 2048  # new tokens per pass of the character CNN
 CACHE_BYTES = 256 * 2**20  # of cached token vectors
-COUNTER_LOCK = threading.Lock()  # several threads may use one embedder; a counter's own would prevent copies
+COUNTER_LOCK = (
+    threading.Lock()
+)  # several threads may use one embedder; a counter's own would prevent copies
 
 
 class OOVCounter:
@@ -32,29 +34,45 @@ class OOVCounter:
         """Count a batch's tokens."""
         with COUNTER_LOCK:
             if not self.total:
-                warn_if_unreadable("The text", tokens, self.vocabulary.words if self.vocabulary else ())
+                warn_if_unreadable(
+                    "The text", tokens, self.vocabulary.words if self.vocabulary else ()
+                )
             self.total += len(tokens)
             if self.config.reads_words and self.vocabulary:
-                self.unknown += sum(token not in self.vocabulary or token == UNK for token in tokens)
-            if self.config.reads_characters and not self.warned and any(map(self.alphabet.is_truncated, tokens)):
+                self.unknown += sum(
+                    token not in self.vocabulary or token == UNK for token in tokens
+                )
+            if (
+                self.config.reads_characters
+                and not self.warned
+                and any(map(self.alphabet.is_truncated, tokens))
+            ):
                 truncated = sum(map(self.alphabet.is_truncated, tokens))
                 self.warned = True
                 shown, longest = format_count(truncated, "tokens"), self.alphabet.columns - 2
-                log.warning(f"{shown} in a batch: longer than {longest} {self.alphabet.unit}, truncated.")
+                log.warning(
+                    f"{shown} in a batch: longer than {longest} {self.alphabet.unit}, truncated."
+                )
 
 
 class TokenTable:
     """Vectors of tokens by a model's encoder. Cached, because a frozen model sees the same words again and again."""
 
-    def __init__(self, token_encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None):
+    def __init__(
+        self, token_encoder: paddle.nn.Layer, config: ELMoConfig, vocabulary: Vocabulary | None
+    ):
         self.token_encoder, self.config, self.vocabulary = token_encoder, config, vocabulary
-        self.table = paddle.zeros([1024, config.projection_dim], token_encoder.parameters()[0].dtype)  # (rows, P)
+        self.table = paddle.zeros(
+            [1024, config.projection_dim], token_encoder.parameters()[0].dtype
+        )  # (rows, P)
         self.row_of: dict[str, int] = {}  # {token: row}
         self.state: object = None  # of the weights that the vectors were computed with
         self.capacity = CACHE_BYTES // (4 * config.projection_dim)
         self.lock = threading.Lock()  # several threads may use one embedder
 
-    def __call__(self, sentences: Sequence[Sequence[str]]) -> tuple[paddle.Tensor, np.ndarray, np.ndarray]:
+    def __call__(
+        self, sentences: Sequence[Sequence[str]]
+    ) -> tuple[paddle.Tensor, np.ndarray, np.ndarray]:
         """Look up vectors (N, P) of the distinct tokens; indices (B, T) into them of rows `<S> .. </S>`; lengths (B,)."""
         tokens = [token for sentence in sentences for token in (BOS, *sentence, EOS)]
         lengths = np.array([len(sentence) + 2 for sentence in sentences], dtype=np.int64)
@@ -66,7 +84,9 @@ class TokenTable:
     def lookup(self, tokens: Sequence[str]) -> np.ndarray:
         """Return the vectors (n, P) of tokens."""
         with self.lock:
-            rows = to_tensor(self._row_ids(list(tokens)))  # first: the table may have to grow for it
+            rows = to_tensor(
+                self._row_ids(list(tokens))
+            )  # first: the table may have to grow for it
             return paddle.gather(self.table, rows).numpy()
 
     def refresh(self) -> None:
@@ -90,10 +110,14 @@ class TokenTable:
         begin, end = len(self.row_of), len(self.row_of) + len(new)
         if end > len(self.table):
             n_rows = max(end, 2 * len(self.table)) - len(self.table)
-            self.table = paddle.concat([self.table, paddle.zeros([n_rows, self.table.shape[1]], self.table.dtype)])
+            self.table = paddle.concat(
+                [self.table, paddle.zeros([n_rows, self.table.shape[1]], self.table.dtype)]
+            )
         new.sort(key=len)  # similar lengths together: padding costs time
         for a in range(0, len(new), TOKENS_PER_CHUNK):
             batch = token_batch([new[a : a + TOKENS_PER_CHUNK]], self.config.input, self.vocabulary)
-            vectors = paddle.gather(self.token_encoder(batch.tokens), to_tensor(batch.index[0, 1:-1]))
+            vectors = paddle.gather(
+                self.token_encoder(batch.tokens), to_tensor(batch.index[0, 1:-1])
+            )
             self.table[begin + a : begin + a + len(vectors)] = vectors
         self.row_of.update(zip(new, range(begin, end), strict=True))

@@ -22,18 +22,26 @@ class ArrayFile:
         """Return the shape of an array, which tells a size of the model. Raise unless it has this many axes."""
         shape = self._described(name)[0] if name in self.arrays else ()
         if len(shape) != n_axes:
-            raise UserError(f"{self.path}: there is no {name} with {n_axes} axes, but {quoted(sorted(self.arrays))}.")
+            raise UserError(
+                f"{self.path}: there is no {name} with {n_axes} axes, but {quoted(sorted(self.arrays))}."
+            )
         return shape
 
-    def take(self, name: str, shape: tuple[int, ...], source: str | Path = "the rest of the model") -> np.ndarray:
+    def take(
+        self, name: str, shape: tuple[int, ...], source: str | Path = "the rest of the model"
+    ) -> np.ndarray:
         """Read an array in float32. Raise unless it has this shape, which `source` implies, and finite numbers."""
         if name not in self.arrays:
             found = quoted(sorted(self.arrays)) or "nothing"
-            raise UserError(f"{self.path}: there is no {name} {shape}, expected according to {source}, but {found}.")
+            raise UserError(
+                f"{self.path}: there is no {name} {shape}, expected according to {source}, but {found}."
+            )
         found_shape, dtype = self._described(name)
         if found_shape != shape or dtype.kind != "f":
             found = f"{found_shape} of type {dtype}"
-            raise UserError(f"{self.path}: {name} is {found}, expected {shape} of floats according to {source}.")
+            raise UserError(
+                f"{self.path}: {name} is {found}, expected {shape} of floats according to {source}."
+            )
         with damage_named(f"{name} of {self.path}"), np.errstate(over="ignore"):
             array = np.asarray(self.arrays[name][...], np.float32, "C")
         if not np.isfinite(array).all():

@@ -80,16 +80,22 @@ def check_output(flag: str, path: Path | None, *inputs: Path | None) -> None:
     _check_is_file(path, f"{flag} {path}")
     _check_writable(flag, path)
     for source in filter(None, inputs):
-        if source.resolve() == path.resolve() or (path.exists() and source.exists() and path.samefile(source)):
+        if source.resolve() == path.resolve() or (
+            path.exists() and source.exists() and path.samefile(source)
+        ):
             raise UserError(f"{flag} {path} is also the file of another flag. Name a new one.")
 
 
 def check_output_folder(flag: str, path: Path) -> None:
     """Raise if a folder cannot be created, is not empty, or is the current one, which cannot be replaced."""
     if path.exists() and not (path.is_dir() and not any(path.iterdir()) and not path.samefile(".")):
-        raise UserError(f"{flag} {path} already exists. Name a new folder, or an empty one other than the current.")
+        raise UserError(
+            f"{flag} {path} already exists. Name a new folder, or an empty one other than the current."
+        )
     if os.path.ismount(path):  # Path.is_mount: on Windows only from Python 3.12 on
-        raise UserError(f"{flag} {path} is a mount point, which cannot be replaced. Name a folder inside it.")
+        raise UserError(
+            f"{flag} {path} is a mount point, which cannot be replaced. Name a folder inside it."
+        )
     _check_writable(flag, path)
 
 
@@ -98,7 +104,9 @@ def _check_writable(flag: str, path: Path) -> None:
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise UserError(f"{flag} {path}: no file can be written there ({error.strerror}).") from error
+        raise UserError(
+            f"{flag} {path}: no file can be written there ({error.strerror})."
+        ) from error
 
 
 def _check_is_file(path: Path, what: str) -> None:
@@ -187,7 +195,9 @@ def _renamed_to(path: Path) -> Iterator[Path]:
         if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         free = f"{shutil.disk_usage(path.parent).free / 1e6:,.1f} MB are free in {path.parent}"
-        raise UserError(f"{path}: the disk is full: {free}. What was there is intact. Free some space.") from error
+        raise UserError(
+            f"{path}: the disk is full: {free}. What was there is intact. Free some space."
+        ) from error
 
 
 def temporary_name(path: Path) -> Path:
@@ -239,7 +249,11 @@ def _lock(handle: int, path: Path, wait: bool) -> bool:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         return True
     except BlockingIOError as error:
-        raise FileLocked(f"{path} is being written by another process. Wait for it, or stop it.") from error
+        raise FileLocked(
+            f"{path} is being written by another process. Wait for it, or stop it."
+        ) from error
     except (OSError, ImportError) as error:  # some network file systems have no locks
-        log.warning(f"{path} cannot be locked ({error}): make sure that no other process writes there.")
+        log.warning(
+            f"{path} cannot be locked ({error}): make sure that no other process writes there."
+        )
         return False

@@ -10,7 +10,10 @@ from typing import IO
 
 from elmo_core.messages import UserError
 
-DAMAGE = None, errno.EINVAL  # numbers of errors that are not the disk's: none, and that of an impossible offset
+DAMAGE = (
+    None,
+    errno.EINVAL,
+)  # numbers of errors that are not the disk's: none, and that of an impossible offset
 
 
 @contextmanager
@@ -28,7 +31,9 @@ def damage_named(what: object, advice: str = "Download or create it again.") -> 
             raise
         is_clear = isinstance(error, OSError | ValueError | EOFError | pickle.UnpicklingError)
         reason = str(error) if is_clear else f"{type(error).__name__} {error}"
-        raise UserError(f"{what} cannot be read: it is truncated or damaged ({reason}). {advice}") from error
+        raise UserError(
+            f"{what} cannot be read: it is truncated or damaged ({reason}). {advice}"
+        ) from error
 
 
 def open_file(path: Path) -> IO[bytes]:

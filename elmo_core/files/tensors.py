@@ -22,9 +22,14 @@ CHECKSUM = "checksum"  # the name of a text
 ARRAY = "array"  # stands for an array among the values
 
 
-def write_tensors(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] = MappingProxyType({})):
+def write_tensors(
+    path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] = MappingProxyType({})
+):
     """Write arrays of numbers or booleans, and texts by name. The file appears when it is complete on the disk."""
-    arrays = {name: np.asarray(array, array.dtype.newbyteorder("="), order="C") for name, array in arrays.items()}
+    arrays = {
+        name: np.asarray(array, array.dtype.newbyteorder("="), order="C")
+        for name, array in arrays.items()
+    }
     content = numpy.save(arrays, {**metadata, CHECKSUM: _checksum(arrays, metadata)})
     with atomic_write(path, "wb") as file:
         file.write(content)
@@ -81,7 +86,11 @@ def _opened(path: Path) -> Iterator[safe_open]:
     try:
         with safe_open(path, "numpy") as file:
             yield file
-    except (SafetensorError, TypeError, ValueError) as error:  # the latter for types that NumPy does not have
+    except (
+        SafetensorError,
+        TypeError,
+        ValueError,
+    ) as error:  # the latter for types that NumPy does not have
         raise _damage(path, str(error)) from error
 
 
@@ -99,7 +108,10 @@ def digest(parts: Iterable[bytes | np.ndarray]) -> str:
 
 def _checksum(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> str:
     """Hash the texts, and of each array the name, type, shape and sum: to hash all bytes takes 40 times as long."""
-    rows = [(name, array.dtype.name, array.shape, _sum_words(array)) for name, array in sorted(arrays.items())]
+    rows = [
+        (name, array.dtype.name, array.shape, _sum_words(array))
+        for name, array in sorted(arrays.items())
+    ]
     return hashlib.sha256(json.dumps([dict(metadata), rows], sort_keys=True).encode()).hexdigest()
 
 

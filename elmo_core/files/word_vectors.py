@@ -32,8 +32,12 @@ def load_word_vectors(path: str | Path, limit: int | None = None):
         )
         if not vectors.vectors.size or not np.isfinite(vectors.vectors).all():
             raise ValueError("it has no words, no values, or values that are not finite")
-    if repeated := len(vectors.index_to_key) - len(vectors.key_to_index):  # gensim leaves zero rows at the end
-        log.warning(f"{path}: ignoring {format_count(repeated, 'repeated words')}, except the first of each.")
+    if repeated := len(vectors.index_to_key) - len(
+        vectors.key_to_index
+    ):  # gensim leaves zero rows at the end
+        log.warning(
+            f"{path}: ignoring {format_count(repeated, 'repeated words')}, except the first of each."
+        )
         del vectors.index_to_key[-repeated:]
         vectors.vectors = vectors.vectors[:-repeated]
     return vectors

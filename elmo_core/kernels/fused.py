@@ -26,13 +26,21 @@ from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle
 
 SOURCE = Path(__file__).with_name("fused.c")
-FLAGS = "-O3 -march=native -mprefer-vector-width=512 -fno-math-errno -fno-trapping-math -shared -fPIC"
+FLAGS = (
+    "-O3 -march=native -mprefer-vector-width=512 -fno-math-errno -fno-trapping-math -shared -fPIC"
+)
 BUILD_SECONDS = 60
 DIGEST_BYTES = hashlib.sha256().digest_size
 AS_IS, TRANSPOSED = 111, 112  # as in fused.c
 NUMBER, ADDRESS = ctypes.c_int64, ctypes.c_void_p
 CNN = "columns dim ids lengths table n_widths widths filter_counts begin end"
-FLOATS = {"cell_clip", "proj_clip", "scale", "rate", "epsilon"}  # parameters that a caller may give as whole numbers
+FLOATS = {
+    "cell_clip",
+    "proj_clip",
+    "scale",
+    "rate",
+    "epsilon",
+}  # parameters that a caller may give as whole numbers
 SIGNATURES = {  # what fused.c's functions return, and their parameters, in order
     "round_to_bfloat16": (None, "n x rounded"),
     "create_rhs": (ADDRESS, "blas trans k n matrix products rows"),
@@ -50,7 +58,10 @@ SIGNATURES = {  # what fused.c's functions return, and their parameters, in orde
         "d_projected d_gates d_outgoing d_x d_bias d_cell_output d_gemm_input",
     ),
     "cnn_forward": (NUMBER, f"{CNN} filters biases is_tanh features argmax"),
-    "cnn_backward": (NUMBER, f"{CNN} weights is_tanh features argmax d_features d_table d_weights d_biases"),
+    "cnn_backward": (
+        NUMBER,
+        f"{CNN} weights is_tanh features argmax d_features d_table d_weights d_biases",
+    ),
     "gate_forward": (None, "begin end F x t_bias c_bias t c y"),
     "gate_backward": (None, "begin end F x d_y r g d_x d_t_bias d_c_bias"),
     "softmax_loss": (
@@ -70,10 +81,20 @@ class Kernel:
     """
 
     def __init__(self, library: ctypes.CDLL, mkl: ctypes.CDLL):
-        names = "cblas_sgemm", "cblas_sgemm_alloc", "cblas_sgemm_pack", "cblas_sgemm_compute", "cblas_sgemm_free"
+        names = (
+            "cblas_sgemm",
+            "cblas_sgemm_alloc",
+            "cblas_sgemm_pack",
+            "cblas_sgemm_compute",
+            "cblas_sgemm_free",
+        )
         addresses = [ctypes.cast(getattr(mkl, name), ctypes.c_void_p) for name in names]
-        self.blas = (ctypes.c_void_p * (len(names) + len(onednn.FUNCTIONS) + 3))(*addresses)  # a blas_t
-        self.bfloat16_blas = None if onednn.missing() else type(self.blas)(*addresses, *onednn.addresses())
+        self.blas = (ctypes.c_void_p * (len(names) + len(onednn.FUNCTIONS) + 3))(
+            *addresses
+        )  # a blas_t
+        self.bfloat16_blas = (
+            None if onednn.missing() else type(self.blas)(*addresses, *onednn.addresses())
+        )
         for name, (result, parameters) in SIGNATURES.items():
             function = getattr(library, name)
             function.restype = result
@@ -87,11 +108,16 @@ class Kernel:
         fused.c does that; MKL's manual leaves it open.
         """
         random = np.random.default_rng(0)
-        a, b = random.standard_normal((9, 70), np.float32), random.standard_normal((70, 83), np.float32)
+        a, b = (
+            random.standard_normal((9, 70), np.float32),
+            random.standard_normal((70, 83), np.float32),
+        )
         errors = []
         with precision.temporarily("float32"):
             for trans, matrix in ((AS_IS, b), (TRANSPOSED, np.ascontiguousarray(b.T))):
-                packed = ctypes.c_void_p(self.create_rhs(trans, *b.shape, matrix, 4, 16))  # for 4 rows
+                packed = ctypes.c_void_p(
+                    self.create_rhs(trans, *b.shape, matrix, 4, 16)
+                )  # for 4 rows
                 for m in (1, 4, 9):
                     c = np.empty((m, 83), np.float32)
                     self.multiply(m, a, packed, c)
@@ -101,15 +127,22 @@ class Kernel:
 
     def packs(self, n_products: int, rows: int) -> bool:
         """Return whether fused.c packs the right-hand side of so many products with so many rows in total."""
-        return precision.bfloat16_enabled() or bool(self.blas[1] and n_products > 2 and rows >= 4 * n_products)
+        return precision.bfloat16_enabled() or bool(
+            self.blas[1] and n_products > 2 and rows >= 4 * n_products
+        )
 
     def _call(self, function: Callable, names: list[str], /, *arguments, **keywords) -> int | None:
         if names[0] == "blas":
-            arguments = (self.bfloat16_blas if precision.bfloat16_enabled() else self.blas, *arguments)
+            arguments = (
+                self.bfloat16_blas if precision.bfloat16_enabled() else self.blas,
+                *arguments,
+            )
         if len(arguments) + len(keywords) != len(names):
             raise TypeError(f"fused.c: expected the arguments {', '.join(names)}")
         values = dict(zip(names, arguments, strict=False)) | keywords
-        result = function(*[_to_c(float(values[name]) if name in FLOATS else values[name]) for name in names])
+        result = function(
+            *[_to_c(float(values[name]) if name in FLOATS else values[name]) for name in names]
+        )
         if function.restype and not result:
             raise MemoryError("no memory for the loops of fused.c")
         if error := onednn.failed.value:
@@ -122,9 +155,13 @@ class Packed:
     """The right-hand side of many products, a matrix or its transpose, packed by fused.c in the current precision."""
 
     def __init__(self, matrix: paddle.Tensor, transposed: bool, n_products: int, rows: int):
-        self.matrix = None if kernel().packs(n_products, rows) else matrix  # not packed: it is read again
+        self.matrix = (
+            None if kernel().packs(n_products, rows) else matrix
+        )  # not packed: it is read again
         shape = matrix.shape[::-1] if transposed else matrix.shape
-        address = kernel().create_rhs(TRANSPOSED if transposed else AS_IS, *shape, matrix, n_products, rows)
+        address = kernel().create_rhs(
+            TRANSPOSED if transposed else AS_IS, *shape, matrix, n_products, rows
+        )
         self.address = ctypes.c_void_p(address)
         weakref.finalize(self, kernel().destroy_rhs, self.address).atexit = False
 
@@ -154,7 +191,9 @@ def _to_c(value):
 def is_supported(x: paddle.Tensor) -> bool:
     """Return whether the compiled loops are available and support this tensor's device and dtype."""
     bfloat16 = precision.bfloat16_enabled()
-    fits = (x.dtype == paddle.float32 or (bfloat16 and x.dtype == paddle.bfloat16)) and x.place.is_cpu_place()
+    fits = (
+        x.dtype == paddle.float32 or (bfloat16 and x.dtype == paddle.bfloat16)
+    ) and x.place.is_cpu_place()
     return fits and kernel() is not None and not (bfloat16 and kernel().bfloat16_blas is None)
 
 
@@ -167,7 +206,12 @@ def kernel() -> Kernel | None:
     try:
         return Kernel(_library(), mkl)
     except (OSError, subprocess.SubprocessError, AttributeError) as error:
-        output = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").strip().splitlines()[-1:]
+        output = (
+            (getattr(error, "stderr", None) or b"")
+            .decode("utf-8", "replace")
+            .strip()
+            .splitlines()[-1:]
+        )
         reason = " ".join([str(error), *output])
         messages.log.info(f"running without the compiled loops of fused.c (slower): {reason}")
         return None
@@ -178,7 +222,9 @@ def _library() -> ctypes.CDLL:
 
     A cached library ends with its SHA-256, which the loader does not read: mapping a damaged one would kill the process.
     """
-    key = hashlib.sha256(b"\0".join([SOURCE.read_bytes(), FLAGS.encode(), runtime.processor().encode()]))
+    key = hashlib.sha256(
+        b"\0".join([SOURCE.read_bytes(), FLAGS.encode(), runtime.processor().encode()])
+    )
     name = f"fused-{key.hexdigest()[:16]}.so"
     cache = disk.cache_folder()
     if cache and _is_complete(cache / name):

@@ -43,7 +43,22 @@ class KernelFunction(paddle.autograd.PyLayer):
         for n, *places in steps:
             h_products = _product(last_h if n == last_h.shape[1] else last_h[:, :n], recurrent)
             m = paddle.empty([D, n, H], x.dtype)
-            launch("cell_forward", D, n, H, B, M, *places, clips[0], config.forget_bias, bias, h_products, gates, c, m)
+            launch(
+                "cell_forward",
+                D,
+                n,
+                H,
+                B,
+                M,
+                *places,
+                clips[0],
+                config.forget_bias,
+                bias,
+                h_products,
+                gates,
+                c,
+                m,
+            )
             last_h = _product(m, projection)
             launch("clip_forward", D, n, P, B, M, *places, clips[1], last_h, h)
         ctx.saved = launch, clips, steps, x, h, c, gates, input_weight, recurrent, projection
@@ -61,11 +76,29 @@ class KernelFunction(paddle.autograd.PyLayer):
         h_products, after = d_h, 0
         with precision.temporarily(ctx.precision):
             for n, *places in reversed(steps):
-                step, d_gates = paddle.empty([D, n, P], x.dtype), paddle.empty([D, n, 4 * H], x.dtype)
+                step, d_gates = (
+                    paddle.empty([D, n, P], x.dtype),
+                    paddle.empty([D, n, 4 * H], x.dtype),
+                )
                 gradients = h, d_outputs, h_products, d_h, step, d_projected, h_before
                 launch("clip_backward", D, n, P, B, M, *places, clips[1], after, *gradients)
                 d_m = _product(step, projection, transpose_y=True)
-                launch("cell_backward", D, n, H, B, M, *places, clips[0], d_m, c, d_c, gates, d_gates, all_m)
+                launch(
+                    "cell_backward",
+                    D,
+                    n,
+                    H,
+                    B,
+                    M,
+                    *places,
+                    clips[0],
+                    d_m,
+                    c,
+                    d_c,
+                    gates,
+                    d_gates,
+                    all_m,
+                )
                 h_products, after = _product(d_gates, recurrent, transpose_y=True), n
             d_gates = amp_operand(gates)  # which are now their gradients
             results = (
@@ -74,10 +107,14 @@ class KernelFunction(paddle.autograd.PyLayer):
                 d_c,
                 amp_matmul(x, d_gates, transpose_x=True),
                 amp_matmul(h_before, d_gates, transpose_x=True),
-                paddle.matmul(paddle.ones([D, 1, M], x.dtype), gates).squeeze(1),  # faster than a sum
+                paddle.matmul(paddle.ones([D, 1, M], x.dtype), gates).squeeze(
+                    1
+                ),  # faster than a sum
                 amp_matmul(all_m, d_projected, transpose_x=True),
             )
-        return tuple(d if needed else None for d, needed in zip(results, ctx.needs_grad, strict=True))
+        return tuple(
+            d if needed else None for d, needed in zip(results, ctx.needs_grad, strict=True)
+        )
 
 
 def _product(x: paddle.Tensor, weight: paddle.Tensor, transpose_y: bool = False) -> paddle.Tensor:
@@ -100,7 +137,9 @@ def _last_entries(batch_sizes: list[int], rows: int) -> np.ndarray:
     return np.cumsum([0, rows, *batch_sizes])[lengths] + np.arange(rows)
 
 
-def run_directions(launch: Callable, config: ELMoConfig, batch_sizes: list[int], tensors: list) -> list[tuple]:
+def run_directions(
+    launch: Callable, config: ELMoConfig, batch_sizes: list[int], tensors: list
+) -> list[tuple]:
     """Run the directions of a layer: per direction its LayerInput, to the tensors of a LayerOutput."""
     stacked = [paddle.stack(group) for group in zip(*tensors, strict=True)]
     results = KernelFunction.apply(launch, config, batch_sizes, *stacked)
@@ -124,7 +163,9 @@ def kernels(device: str, equations: Callable) -> Callable | None:
         if not largest < TOLERANCE:
             raise OSError(f"their results differ from those of Paddle's operators by {largest:.1e}")
     except OSError as error:
-        log.warning(f"{device}: without the kernels of gpu_lstm.c, which make an LSTM faster: {error}")
+        log.warning(
+            f"{device}: without the kernels of gpu_lstm.c, which make an LSTM faster: {error}"
+        )
         return None
     return launch
 
@@ -134,14 +175,25 @@ def difference(launch: Callable, equations: Callable) -> float:
 
     Rows have different lengths, and both clips are active.
     """
-    config, batch_sizes = ELMoConfig(projection_dim=5, cell_dim=7, cell_clip=0.3, proj_clip=0.1), [4, 3, 3, 1]
+    config, batch_sizes = (
+        ELMoConfig(projection_dim=5, cell_dim=7, cell_clip=0.3, proj_clip=0.1),
+        [4, 3, 3, 1],
+    )
     shapes = [sum(batch_sizes), 5], [4, 5], [4, 7], [5, 28], [5, 28], [28], [7, 5]
     random, found = np.random.default_rng(0), []
     arrays = [[random.standard_normal(shape, np.float32) / 2 for shape in shapes] for _ in range(2)]
-    for run in (partial(run_directions, launch), lambda *given: [equations(*given[:2], *t) for t in given[2]]):
+    for run in (
+        partial(run_directions, launch),
+        lambda *given: [equations(*given[:2], *t) for t in given[2]],
+    ):
         with paddle.enable_grad(), precision.only("float32"):
-            tensors = [[paddle.to_tensor(array, stop_gradient=False) for array in group] for group in arrays]
+            tensors = [
+                [paddle.to_tensor(array, stop_gradient=False) for array in group]
+                for group in arrays
+            ]
             outputs = list(itertools.chain.from_iterable(run(config, batch_sizes, tensors)))
-            gradients = paddle.grad(sum((x * x).sum() for x in outputs), list(itertools.chain.from_iterable(tensors)))
+            gradients = paddle.grad(
+                sum((x * x).sum() for x in outputs), list(itertools.chain.from_iterable(tensors))
+            )
         found.append([x.numpy() for x in (*outputs, *gradients)])
     return max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(*found, strict=True))

@@ -27,7 +27,11 @@ def bfloat16_problem(device: str) -> str:
         return "" if capable else "this GPU has no bfloat16 (an A100 or later has)"
     if problem := onednn.missing():
         return problem
-    return "" if fused.kernel() else "the compiled loops are missing, which need a C compiler and Paddle's MKL"
+    return (
+        ""
+        if fused.kernel()
+        else "the compiled loops are missing, which need a C compiler and Paddle's MKL"
+    )
 
 
 def amp_operand(x):
@@ -39,7 +43,9 @@ def amp_operand(x):
         fused.kernel().round_to_bfloat16(x.size, x, rounded)
         return rounded
     rounded = x.astype("bfloat16")
-    return rounded if x.place.is_gpu_place() else rounded.astype(x.dtype)  # other CPUs only round their operands
+    return (
+        rounded if x.place.is_gpu_place() else rounded.astype(x.dtype)
+    )  # other CPUs only round their operands
 
 
 def amp_matmul(x, weight, transpose_x: bool = False, transpose_y: bool = False, add_to=None):
@@ -53,9 +59,15 @@ def amp_matmul(x, weight, transpose_x: bool = False, transpose_y: bool = False, 
         result = paddle.matmul(x, weight, transpose_x, transpose_y)
         return amp_operand(result).astype(dtype) if precision.bfloat16_enabled() else result
     m, k = reversed(x.shape) if transpose_x else x.shape
-    result = paddle.empty([m, weight.shape[0 if transpose_y else 1]], "float32") if add_to is None else add_to
+    result = (
+        paddle.empty([m, weight.shape[0 if transpose_y else 1]], "float32")
+        if add_to is None
+        else add_to
+    )
     if add_to is None and not transpose_x and _are_frozen([weight]):
-        fused.kernel().multiply(m, amp_operand(x.contiguous()), packed([weight], transpose_y, 4, 4 * m), result)
+        fused.kernel().multiply(
+            m, amp_operand(x.contiguous()), packed([weight], transpose_y, 4, 4 * m), result
+        )
     else:
         trans = [TRANSPOSED if transposed else AS_IS for transposed in (transpose_x, transpose_y)]
         operands = amp_operand(x.contiguous()), amp_operand(weight)
@@ -88,24 +100,34 @@ class FrozenWeight(paddle.base.framework.EagerParamBase):
         return copy
 
     def __reduce__(self) -> tuple:
-        return tuple, ((self.name, self.numpy()),)  # which Paddle 2.6 writes for other weights, and reads
+        return tuple, (
+            (self.name, self.numpy()),
+        )  # which Paddle 2.6 writes for other weights, and reads
 
 
 def freeze(weights: Iterable[paddle.Tensor]) -> None:
     for weight in weights:
         if isinstance(weight, FrozenWeight) and weight.stop_gradient:
             continue  # setting anything again would count as a change of the weight
-        if isinstance(weight, paddle.base.framework.EagerParamBase):  # a pickled layer has plain tensors
+        if isinstance(
+            weight, paddle.base.framework.EagerParamBase
+        ):  # a pickled layer has plain tensors
             weight.__class__ = FrozenWeight
         weight.stop_gradient = True
 
 
 def state_of(weights: Sequence[paddle.Tensor]) -> object:
     """Return a value that differs after a change of the weights, and always unless all are frozen."""
-    return [(weight.data_ptr(), weight.inplace_version) for weight in weights] if _are_frozen(weights) else object()
+    return (
+        [(weight.data_ptr(), weight.inplace_version) for weight in weights]
+        if _are_frozen(weights)
+        else object()
+    )
 
 
-def packed(weights: Sequence[paddle.Tensor], transposed: bool, n_products: int, rows: int) -> fused.Packed:
+def packed(
+    weights: Sequence[paddle.Tensor], transposed: bool, n_products: int, rows: int
+) -> fused.Packed:
     """Return the weights, one above the other, as the right-hand side of so many products with so many rows in total.
 
     Those of a frozen model are packed once, and again if they have changed: packing them in every call would double the

@@ -18,7 +18,9 @@ def library() -> ctypes.CDLL:
     """Load NVRTC: that of pip's packages, which Paddle 3 requires, or the system's."""
     package = importlib.util.find_spec("nvidia")
     folders = package.submodule_search_locations if package else ()
-    paths = [str(path) for folder in folders for path in sorted(Path(folder).glob("*/lib/libnvrtc.so.*"))]
+    paths = [
+        str(path) for folder in folders for path in sorted(Path(folder).glob("*/lib/libnvrtc.so.*"))
+    ]
     for name in (*paths, *NAMES):
         try:
             return ctypes.CDLL(name)
@@ -65,11 +67,19 @@ class Kernels:
         arguments = directions, rows, width, *others
         if name not in self.functions:
             function = ctypes.c_void_p()
-            self._check(self.driver.cuModuleGetFunction(ctypes.byref(function), self.module, name.encode()))
-            self.functions[name] = function, struct.Struct("".join(KINDS.get(type(x), "P") for x in arguments))
+            self._check(
+                self.driver.cuModuleGetFunction(ctypes.byref(function), self.module, name.encode())
+            )
+            self.functions[name] = (
+                function,
+                struct.Struct("".join(KINDS.get(type(x), "P") for x in arguments)),
+            )
         function, layout = self.functions[name]
         values = [x if type(x) in KINDS else x.data_ptr() for x in arguments]
-        packed, size = ctypes.create_string_buffer(layout.pack(*values), layout.size), ctypes.c_size_t(layout.size)
+        packed, size = (
+            ctypes.create_string_buffer(layout.pack(*values), layout.size),
+            ctypes.c_size_t(layout.size),
+        )
         # CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END: quicker than a pointer for each argument
         extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(packed), 2, ctypes.addressof(size), 0)
         grid, block = (-(-width // THREADS), min(directions * rows, MAX_BLOCKS), 1), (THREADS, 1, 1)

@@ -43,7 +43,11 @@ def missing() -> str:
         return "this build of Paddle comes without oneDNN (libdnnl.so.3)"
     library.dnnl_version.restype = ctypes.POINTER(ctypes.c_int * 3)
     version = library.dnnl_version().contents
-    return "" if version[0] == 3 else f"Paddle's oneDNN has version {version[0]}.{version[1]}, expected 3"
+    return (
+        ""
+        if version[0] == 3
+        else f"Paddle's oneDNN has version {version[0]}.{version[1]}, expected 3"
+    )
 
 
 def addresses() -> list[ctypes.c_void_p]:

@@ -50,5 +50,9 @@ def inference(device: str, name: str = "float32", tf32: bool = True):
 
     tf32: use TF32 where the device has it.
     """
-    with on_device(device), only(name, tf32 and paddle_compat.has_tf32(paddle, device)), paddle.no_grad():
+    with (
+        on_device(device),
+        only(name, tf32 and paddle_compat.has_tf32(paddle, device)),
+        paddle.no_grad(),
+    ):
         yield

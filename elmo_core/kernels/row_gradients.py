@@ -18,7 +18,9 @@ class RowGradient:
     ids: np.ndarray  # (n,) int64, distinct; those after the shared ones in ascending order
     index: paddle.Tensor  # (n,) int32, the ids on the device
     values: paddle.Tensor  # (n, width)
-    shared: int = 0  # number of leading ids that are the same on all ranks and in all batches of a step
+    shared: int = (
+        0  # number of leading ids that are the same on all ranks and in all batches of a step
+    )
 
     @property
     def unshared_ids(self) -> np.ndarray:
@@ -32,7 +34,9 @@ class RowGradient:
         """Expand the values to the shared rows plus `ids`, a sorted superset of the unshared ids."""
         if len(self.unshared_ids) == len(ids):
             return self.values
-        rows = np.concatenate([np.arange(self.shared), self.shared + np.searchsorted(ids, self.unshared_ids)])
+        rows = np.concatenate(
+            [np.arange(self.shared), self.shared + np.searchsorted(ids, self.unshared_ids)]
+        )
         values = paddle.zeros([self.shared + len(ids), self.values.shape[1]], self.values.dtype)
         return paddle.scatter_(values, to_tensor(rows), self.values)
 
@@ -47,7 +51,9 @@ def row_index(ids: np.ndarray) -> paddle.Tensor:
     return to_tensor(ids.astype(np.int32))
 
 
-def gather_rows(table: paddle.Tensor, ids: np.ndarray, index: paddle.Tensor, shared: int = 0) -> paddle.Tensor:
+def gather_rows(
+    table: paddle.Tensor, ids: np.ndarray, index: paddle.Tensor, shared: int = 0
+) -> paddle.Tensor:
     """Gather rows (n, width) of a table; after `backward`, row_gradient(table) holds their gradient.
 
     ids, index, shared: as in RowGradient.
@@ -56,14 +62,18 @@ def gather_rows(table: paddle.Tensor, ids: np.ndarray, index: paddle.Tensor, sha
         rows = paddle.gather(table, index)
     if not table.stop_gradient and paddle.is_grad_enabled():
         rows.stop_gradient = False
-        rows.register_hook(lambda values: _add(table, RowGradient(ids, index, values.detach(), shared)))
+        rows.register_hook(
+            lambda values: _add(table, RowGradient(ids, index, values.detach(), shared))
+        )
     return rows
 
 
 def embedding_lookup(table: paddle.Tensor, ids: np.ndarray) -> paddle.Tensor:
     """Return rows (n, width) of a table for ids (n,) that may repeat."""
     distinct, inverse = np.unique(ids, return_inverse=True)
-    return paddle.gather(gather_rows(table, distinct, row_index(distinct)), to_tensor(inverse.ravel()))
+    return paddle.gather(
+        gather_rows(table, distinct, row_index(distinct)), to_tensor(inverse.ravel())
+    )
 
 
 def row_gradient(table: paddle.Tensor) -> RowGradient | None:

@@ -18,7 +18,12 @@ def installed() -> str | None:
     package = importlib.util.find_spec("paddle")
     if package is None or package.origin is None:
         return None
-    text = Path(package.origin).with_name("version").joinpath("__init__.py").read_text(encoding="utf-8")
+    text = (
+        Path(package.origin)
+        .with_name("version")
+        .joinpath("__init__.py")
+        .read_text(encoding="utf-8")
+    )
     return re.search(r"full_version\s*=\s*'([^']*)'", text)[1]
 
 
@@ -69,12 +74,16 @@ def current_stream(paddle) -> int:
     return paddle.base.core._get_current_stream(-1).cuda_stream
 
 
-def adam_update(paddle, weight, gradient, lr, moments: Sequence, powers: Sequence, numbers: Sequence[float]) -> None:
+def adam_update(
+    paddle, weight, gradient, lr, moments: Sequence, powers: Sequence, numbers: Sequence[float]
+) -> None:
     """Apply one step of Adam in place. powers: beta1^t, beta2^t; numbers: beta1, beta2, epsilon."""
     unused = [None] * _has_amsgrad(paddle.optimizer.Adam)
     # lazy_mode, min_row_size, multi_precision, use_global_beta_pow, amsgrad
     flags = (False, 1000, False, False, *[False] * len(unused))
-    paddle._C_ops.adam_(weight, gradient, lr, *moments, *unused, *powers, None, None, *numbers, *flags)
+    paddle._C_ops.adam_(
+        weight, gradient, lr, *moments, *unused, *powers, None, None, *numbers, *flags
+    )
 
 
 @functools.cache

@@ -39,7 +39,9 @@ _DEVICE_LOCK = threading.RLock()
 
 def n_cores() -> int:
     """Return the number of cores this process may use: containers and `taskset` can limit it."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     for files in CPU_QUOTAS:
         try:
             texts = [(CGROUPS / file).read_text(encoding="ascii") for file in files]
@@ -63,13 +65,17 @@ def processor() -> str:
 
 def n_threads() -> int:
     """Return the number of threads for Paddle's and our own work: OMP_NUM_THREADS, or 1 if that is not a positive number."""
-    outermost = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # of a list, one per nesting level
+    outermost = (
+        os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    )  # of a list, one per nesting level
     return max(1, int(outermost)) if outermost.isdecimal() and len(outermost) < 6 else 1
 
 
 def rank_and_size() -> tuple[int, int]:
     """Return this process's rank and the number of processes, according to `paddle.distributed.launch`."""
-    return int(os.environ.get("PADDLE_TRAINER_ID") or 0), int(os.environ.get("PADDLE_TRAINERS_NUM") or 1)
+    return int(os.environ.get("PADDLE_TRAINER_ID") or 0), int(
+        os.environ.get("PADDLE_TRAINERS_NUM") or 1
+    )
 
 
 def local_ranks() -> int:
@@ -82,12 +88,18 @@ def local_ranks() -> int:
 def prepare_environment() -> None:
     """Set the number of threads and the BLAS code path for Paddle, unless the user has set them."""
     chosen = [name for name in THREAD_VARIABLES if name in os.environ]
-    if "PADDLE_TRAINER_ENDPOINTS" in os.environ and chosen == ["OMP_NUM_THREADS"] and os.environ[chosen[0]] == "1":
+    if (
+        "PADDLE_TRAINER_ENDPOINTS" in os.environ
+        and chosen == ["OMP_NUM_THREADS"]
+        and os.environ[chosen[0]] == "1"
+    ):
         chosen = []  # not the user's choice: Paddle sets it in the launcher, and its children inherit it
     if not chosen:
         threads = str(max(1, n_cores() // local_ranks()))
         os.environ.update(dict.fromkeys(THREAD_VARIABLES, threads))
-    if "AuthenticAMD" in processor():  # MKL's code for AVX-512 or AVX2; by default only Intel processors get it
+    if (
+        "AuthenticAMD" in processor()
+    ):  # MKL's code for AVX-512 or AVX2; by default only Intel processors get it
         os.environ.setdefault("MKL_DEBUG_CPU_TYPE", "7" if "avx512vl" in processor() else "5")
     # idle BLAS threads must not spin: another direction's threads need the cores (see run_in_parallel)
     os.environ.setdefault("KMP_BLOCKTIME", "0")
@@ -126,7 +138,9 @@ def import_paddle():
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()) as stderr:
         warnings.filterwarnings("ignore", message=".*ccache.*")
         import paddle
-    logging.root.handlers[:], logging.root.level = root  # Paddle's would also print other libraries' messages
+    logging.root.handlers[:], logging.root.level = (
+        root  # Paddle's would also print other libraries' messages
+    )
     for logger in logging.root.manager.loggerDict.values():
         for handler in getattr(logger, "handlers", ()):
             if getattr(handler, "stream", None) is stderr:
@@ -160,7 +174,9 @@ def set_device(name: str = "auto", tf32: str = "auto") -> str:
         os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
     paddle_compat.allow_tf32(paddle, paddle_compat.has_tf32(paddle, name))
     if paddle_compat.has_tf32(paddle, name):
-        log.info(f"{name}: float32 products are computed in TF32 (full float32: NVIDIA_TF32_OVERRIDE=0)")
+        log.info(
+            f"{name}: float32 products are computed in TF32 (full float32: NVIDIA_TF32_OVERRIDE=0)"
+        )
     return name
 
 
@@ -171,10 +187,16 @@ def device_name(name: str = "auto") -> str:
     if name == "auto":
         name = "gpu" if gpus else "cpu"
     kind, _, number = name.partition(":")
-    if name != "cpu" and not (kind == "gpu" and ((number.isdecimal() and len(number) < 6) or name == "gpu")):
-        raise UserError(f"device {name:.80}: expected auto, cpu, gpu or gpu:N (for instance gpu:0).")
+    if name != "cpu" and not (
+        kind == "gpu" and ((number.isdecimal() and len(number) < 6) or name == "gpu")
+    ):
+        raise UserError(
+            f"device {name:.80}: expected auto, cpu, gpu or gpu:N (for instance gpu:0)."
+        )
     if kind == "gpu" and int(number or 0) >= gpus:
-        problem = f"Paddle finds {format_count(gpus, 'GPUs')}. Check nvidia-smi and CUDA_VISIBLE_DEVICES"
+        problem = (
+            f"Paddle finds {format_count(gpus, 'GPUs')}. Check nvidia-smi and CUDA_VISIBLE_DEVICES"
+        )
         if not paddle.is_compiled_with_cuda():
             problem = "this build of Paddle is for CPUs only. Install paddlepaddle-gpu (see docs/cluster.md)"
         raise UserError(f"device {name}: {problem}, or give cpu as the device.")
@@ -222,7 +244,9 @@ def to_tensor(array):
 def mkl() -> ctypes.CDLL | None:
     """Paddle's MKL library, which its CPU builds for x86 contain; None if there is none."""
     try:
-        return ctypes.CDLL(str(Path(import_paddle().__file__).parent / "libs" / "libmklml_intel.so"))
+        return ctypes.CDLL(
+            str(Path(import_paddle().__file__).parent / "libs" / "libmklml_intel.so")
+        )
     except OSError:
         return None
 
@@ -263,10 +287,18 @@ def run_in_parallel(tasks: Sequence[Callable]) -> list:
     all cores busy. On a GPU the tasks are queued one after another.
     """
     threads_per_task = n_threads() // max(1, len(tasks))
-    if len(tasks) < 2 or not threads_per_task or mkl() is None or not import_paddle().get_device().startswith("cpu"):
+    if (
+        len(tasks) < 2
+        or not threads_per_task
+        or mkl() is None
+        or not import_paddle().get_device().startswith("cpu")
+    ):
         return [task() for task in tasks]
     workers = _workers(os.getpid())
-    others = [workers.submit(contextvars.copy_context().run, _run_on, threads_per_task, task) for task in tasks[1:]]
+    others = [
+        workers.submit(contextvars.copy_context().run, _run_on, threads_per_task, task)
+        for task in tasks[1:]
+    ]
     try:
         first = _run_on(threads_per_task, tasks[0])
     finally:

@@ -71,10 +71,16 @@ class BiLM(nn.Layer):
         state = state or self.zero_state(len(packing.sorted_indices))
         layers, final = [x], []
         pairs = zip(self.forward_lstm, self.backward_lstm, strict=True)
-        for layer, (pair, initial) in enumerate(itertools.islice(zip(pairs, state, strict=True), max_layer)):
+        for layer, (pair, initial) in enumerate(
+            itertools.islice(zip(pairs, state, strict=True), max_layer)
+        ):
             initial_states = list(map(packing.sort, initial))
-            if layer == 0 and not dropout:  # the compiled loops multiply each distinct vector by W_x only once
-                results = run_layer(pair, [vectors, vectors], initial_states, packing.batch_sizes, indices)
+            if (
+                layer == 0 and not dropout
+            ):  # the compiled loops multiply each distinct vector by W_x only once
+                results = run_layer(
+                    pair, [vectors, vectors], initial_states, packing.batch_sizes, indices
+                )
             else:
                 dropped = [nn.functional.dropout(side, dropout) for side in x] if dropout else x
                 results = run_layer(pair, dropped, initial_states, packing.batch_sizes)
@@ -107,8 +113,13 @@ class BiLM(nn.Layer):
             top, targets, packing, state = self._top_layer(batch, state, 0.0)
             scores = np.zeros((2, *batch.forward_target.shape))
             if batch.scored:
-                tasks = [partial(self.softmax.predictions, h, words) for h, words in zip(top, targets, strict=True)]
-                scores[:, packing.row, packing.step] = [-surprisal for surprisal, *_ in runtime.run_in_parallel(tasks)]
+                tasks = [
+                    partial(self.softmax.predictions, h, words)
+                    for h, words in zip(top, targets, strict=True)
+                ]
+                scores[:, packing.row, packing.step] = [
+                    -surprisal for surprisal, *_ in runtime.run_in_parallel(tasks)
+                ]
             return scores[0], scores[1], state
 
     def _top_layer(self, batch: LMBatch, state: BiLMState | None, dropout: float):
@@ -121,10 +132,15 @@ class BiLM(nn.Layer):
         return layers[-1], (batch.forward_target[at], batch.backward_target[at]), packing, state
 
 
-def make_bilm(config: ELMoConfig, weights: dict[str, np.ndarray], source: str = "the copy of a model") -> BiLM:
+def make_bilm(
+    config: ELMoConfig, weights: dict[str, np.ndarray], source: str = "the copy of a model"
+) -> BiLM:
     """Build a biLM with these weights; with a softmax if they have one. source: used in error messages."""
     softmax = config.vocab_size > 0 and any(name.startswith("softmax.") for name in weights)
-    with BUILDING, paddle.LazyGuard():  # takes no memory until the weights, whose shapes are compared first, are set
+    with (
+        BUILDING,
+        paddle.LazyGuard(),
+    ):  # takes no memory until the weights, whose shapes are compared first, are set
         bilm = BiLM(config, softmax)
     set_weights(bilm.state_dict(), weights, source)
     return bilm
@@ -135,12 +151,16 @@ def weights_of(layer: nn.Layer) -> dict[str, np.ndarray]:
     return {name: weight.numpy() for name, weight in layer.state_dict().items()}
 
 
-def set_weights(parameters: Mapping[str, paddle.Tensor], weights: Mapping[str, np.ndarray], source: str) -> None:
+def set_weights(
+    parameters: Mapping[str, paddle.Tensor], weights: Mapping[str, np.ndarray], source: str
+) -> None:
     """Set all parameters. Raises, and changes nothing, if one is missing, unexpected or has the wrong shape.
 
     Those that have their values already are left alone, and so is what was computed with them, such as cached layers.
     """
-    checkpoint.check_shapes({name: tuple(parameter.shape) for name, parameter in parameters.items()}, weights, source)
+    checkpoint.check_shapes(
+        {name: tuple(parameter.shape) for name, parameter in parameters.items()}, weights, source
+    )
     for name, parameter in parameters.items():
         value = weights[name].astype(str(parameter.dtype).removeprefix("paddle."), copy=False)
         if not (parameter._is_initialized() and np.array_equal(parameter.numpy(), value)):

@@ -31,7 +31,9 @@ class CharCNN(nn.Layer):
         self.config = config
         n_filters = config.n_filters
         uniform = nn.initializer.Uniform
-        self.embedding = nn.Embedding(config.n_characters, config.character_dim, weight_attr=uniform(-1.0, 1.0))
+        self.embedding = nn.Embedding(
+            config.n_characters, config.character_dim, weight_attr=uniform(-1.0, 1.0)
+        )
         self.convolutions = nn.LayerList(
             nn.Linear(width * config.character_dim, number, weight_attr=uniform(-0.05, 0.05))
             for width, number in config.filters
@@ -53,11 +55,18 @@ class CharCNN(nn.Layer):
         if fused.is_supported(table):
             weights = [convolution.weight for convolution in self.convolutions]
             biases = [convolution.bias for convolution in self.convolutions]
-            x = _FusedFeatures.apply(tokens, self.config, paddle.is_grad_enabled(), table, *weights, *biases)
+            x = _FusedFeatures.apply(
+                tokens, self.config, paddle.is_grad_enabled(), table, *weights, *biases
+            )
         else:
             weight, bias = self._merged_filters()
             columns = tokens.characters.shape[1]
-            x = paddle.concat([self._max_pooled(part, columns, weight) for part in self._windows(tokens)]) + bias
+            x = (
+                paddle.concat(
+                    [self._max_pooled(part, columns, weight) for part in self._windows(tokens)]
+                )
+                + bias
+            )
             x = nn.functional.relu(x) if self.config.activation == "relu" else paddle.tanh(x)
         for highway in self.highways:
             x = highway(x)
@@ -69,8 +78,13 @@ class CharCNN(nn.Layer):
         Most filters are wide, so a single product wastes little.
         """
         rows = max(convolution.weight.shape[0] for convolution in self.convolutions)
-        weights = [nn.functional.pad(conv.weight, [0, rows - conv.weight.shape[0], 0, 0]) for conv in self.convolutions]
-        return paddle.concat(weights, axis=1), paddle.concat([conv.bias for conv in self.convolutions])
+        weights = [
+            nn.functional.pad(conv.weight, [0, rows - conv.weight.shape[0], 0, 0])
+            for conv in self.convolutions
+        ]
+        return paddle.concat(weights, axis=1), paddle.concat(
+            [conv.bias for conv in self.convolutions]
+        )
 
     def _windows(self, tokens: Tokens) -> list[paddle.Tensor]:
         """List the ids in all windows (starts, n, W) of each run of tokens with similar lengths. Each id is sent once."""
@@ -78,18 +92,33 @@ class CharCNN(nn.Layer):
         widest, last = max(widths), tokens.characters.shape[1] - min(widths)
         dtype = np.int16 if self.config.n_characters < 2**15 else np.int32
         ids = np.pad(tokens.characters.astype(dtype), [(0, 0), (0, widest)], mode="edge")
-        runs = [(a, b, min(int(tokens.lengths[b - 1]), last) + 1) for a, b in _length_runs(tokens.lengths)]
+        runs = [
+            (a, b, min(int(tokens.lengths[b - 1]), last) + 1)
+            for a, b in _length_runs(tokens.lengths)
+        ]
         parts = [ids[a:b, : starts + widest - 1].T.ravel() for a, b, starts in runs]
-        sent, offsets = to_tensor(np.concatenate(parts)), np.cumsum([0, *(part.nbytes for part in parts)]).tolist()
-        shapes = [([starts, b - a, widest], [b - a, 1, b - a]) for a, b, starts in runs]  # and strides
-        return [paddle.as_strided(sent, *shape, offset) for shape, offset in zip(shapes, offsets, strict=False)]
+        sent, offsets = (
+            to_tensor(np.concatenate(parts)),
+            np.cumsum([0, *(part.nbytes for part in parts)]).tolist(),
+        )
+        shapes = [
+            ([starts, b - a, widest], [b - a, 1, b - a]) for a, b, starts in runs
+        ]  # and strides
+        return [
+            paddle.as_strided(sent, *shape, offset)
+            for shape, offset in zip(shapes, offsets, strict=False)
+        ]
 
-    def _max_pooled(self, windows: paddle.Tensor, columns: int, weight: paddle.Tensor) -> paddle.Tensor:
+    def _max_pooled(
+        self, windows: paddle.Tensor, columns: int, weight: paddle.Tensor
+    ) -> paddle.Tensor:
         """Max-pooled filter responses (n, F) of the windows (starts, n, W) of tokens with so many columns of ids."""
         starts, n, _ = windows.shape
         vectors = self.embedding(windows.astype("int32")).reshape([starts, n, -1])
         sums = amp_matmul(vectors, weight)  # (starts, n, F)
-        last = np.repeat(*np.transpose([(columns - width, number) for width, number in self.config.filters]))
+        last = np.repeat(
+            *np.transpose([(columns - width, number) for width, number in self.config.filters])
+        )
         if starts > last.min() + 1:  # no window may reach beyond the last column
             beyond = np.arange(starts)[:, None, None] > last
             sums = sums + to_tensor(np.where(beyond, np.float32(-np.inf), 0)).astype(sums.dtype)
@@ -108,7 +137,12 @@ class Highway(nn.Layer):
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         if fused.is_supported(x):
-            weights = (self.transform.weight, self.transform.bias, self.carry.weight, self.carry.bias)
+            weights = (
+                self.transform.weight,
+                self.transform.bias,
+                self.carry.weight,
+                self.carry.bias,
+            )
             return _FusedHighway.apply(x, *weights)
         g = nn.functional.sigmoid(self.carry(x))
         return x + g * (nn.functional.relu(self.transform(x)) - x)
@@ -123,13 +157,19 @@ class _FusedFeatures(paddle.autograd.PyLayer):
         widths, numbers = zip(*config.filters, strict=True)
         features = paddle.empty([len(tokens.lengths), sum(numbers)], table.dtype)
         argmax = paddle.empty(features.shape, dtype="uint8") if training else None
-        ids, lengths = (np.ascontiguousarray(array, dtype=np.int32) for array in (tokens.characters, tokens.lengths))
+        ids, lengths = (
+            np.ascontiguousarray(array, dtype=np.int32)
+            for array in (tokens.characters, tokens.lengths)
+        )
         cnn = {"columns": ids.shape[1], "dim": table.shape[1], "ids": ids, "lengths": lengths}
         cnn |= {"n_widths": len(widths), "widths": widths, "filter_counts": numbers}
         cnn |= {"is_tanh": config.activation == "tanh", "features": features, "argmax": argmax}
         ranges = _thread_ranges(tokens.lengths)
         windows = int(lengths.sum()) + len(lengths) or 1
-        filters = [packed([weight], False, 1 + windows // WINDOWS_PER_PRODUCT, windows) for weight in weights]
+        filters = [
+            packed([weight], False, 1 + windows // WINDOWS_PER_PRODUCT, windows)
+            for weight in weights
+        ]
         inputs = {"table": amp_operand(table), "filters": filters, "biases": biases}
 
         def compute(a: int, b: int) -> None:
@@ -146,14 +186,20 @@ class _FusedFeatures(paddle.autograd.PyLayer):
 
         def gradients(a: int, b: int) -> list[paddle.Tensor]:
             d_table, *rest = [paddle.zeros_like(weight) for weight in parameters]
-            results = {"d_table": d_table, "d_weights": rest[: len(weights)], "d_biases": rest[len(weights) :]}
+            results = {
+                "d_table": d_table,
+                "d_weights": rest[: len(weights)],
+                "d_biases": rest[len(weights) :],
+            }
             inputs = {"table": table, "weights": weights, "d_features": d_features}
             fused.kernel().cnn_backward(**cnn, **inputs, **results, begin=a, end=b)
             return [d_table, *rest]
 
         results = run_in_parallel([lambda a=a, b=b: gradients(a, b) for a, b in ranges])
         sums = [sum(group[1:], group[0]) for group in zip(*results, strict=True)]
-        return tuple(None if weight.stop_gradient else d for weight, d in zip(parameters, sums, strict=True))
+        return tuple(
+            None if weight.stop_gradient else d for weight, d in zip(parameters, sums, strict=True)
+        )
 
 
 class _FusedHighway(paddle.autograd.PyLayer):
@@ -166,8 +212,17 @@ class _FusedHighway(paddle.autograd.PyLayer):
         operand = amp_operand(x)
         t, c = amp_matmul(operand, transform), amp_matmul(operand, carry)  # overwritten by r and g
         arguments = x.shape[1], x, transform_bias, carry_bias, t, c, y
-        run_in_parallel([lambda a=a, b=b: fused.kernel().gate_forward(a, b, *arguments) for a, b in ranges])
-        ctx.saved = x.detach(), operand.detach(), t, c, ranges, (transform, transform_bias, carry, carry_bias)
+        run_in_parallel(
+            [lambda a=a, b=b: fused.kernel().gate_forward(a, b, *arguments) for a, b in ranges]
+        )
+        ctx.saved = (
+            x.detach(),
+            operand.detach(),
+            t,
+            c,
+            ranges,
+            (transform, transform_bias, carry, carry_bias),
+        )
         ctx.precision = precision.current()
         return y
 
@@ -177,16 +232,24 @@ class _FusedHighway(paddle.autograd.PyLayer):
         d_x, d_y = paddle.empty_like(x), d_y.contiguous()
         biases = [paddle.zeros([2, x.shape[1]], x.dtype) for _ in ranges]
         width = x.shape[1]
-        jobs = [(a, b, width, x, d_y, r, g, d_x, *sums) for (a, b), sums in zip(ranges, biases, strict=True)]
+        jobs = [
+            (a, b, width, x, d_y, r, g, d_x, *sums)
+            for (a, b), sums in zip(ranges, biases, strict=True)
+        ]
         run_in_parallel([lambda job=job: fused.kernel().gate_backward(*job) for job in jobs])
         d_t_bias, d_c_bias = sum(biases[1:], biases[0])
         gradients = [d_x if ctx.needs_d_x else None]
-        for weight, bias, d, d_bias in ((transform, transform_bias, r, d_t_bias), (carry, carry_bias, g, d_c_bias)):
+        for weight, bias, d, d_bias in (
+            (transform, transform_bias, r, d_t_bias),
+            (carry, carry_bias, g, d_c_bias),
+        ):
             with precision.temporarily(ctx.precision):
                 d = amp_operand(d)
                 if ctx.needs_d_x:
                     amp_matmul(d, weight, transpose_y=True, add_to=d_x)
-                gradients.append(None if weight.stop_gradient else amp_matmul(operand, d, transpose_x=True))
+                gradients.append(
+                    None if weight.stop_gradient else amp_matmul(operand, d, transpose_x=True)
+                )
             gradients.append(None if bias.stop_gradient else d_bias)
         return tuple(gradients)
 

@@ -46,7 +46,10 @@ BiLMState = list[list[State]]  # [layer][direction]
 
 def map_state(function: Callable, *states: BiLMState) -> BiLMState:
     """Apply a function to each tensor of a state, or to the corresponding tensors of several."""
-    return [[tuple(map(function, *sides)) for sides in zip(*pairs, strict=True)] for pairs in zip(*states, strict=True)]
+    return [
+        [tuple(map(function, *sides)) for sides in zip(*pairs, strict=True)]
+        for pairs in zip(*states, strict=True)
+    ]
 
 
 class LayerInput(NamedTuple):
@@ -76,10 +79,16 @@ class LSTMP(paddle.nn.Layer):
         super().__init__()
         self.config, input_dim, cell_dim = config, config.projection_dim, config.cell_dim
         uniform = paddle.nn.initializer.XavierUniform()
-        self.input_weight = self.create_parameter([input_dim, 4 * cell_dim], default_initializer=uniform)
-        self.recurrent_weight = self.create_parameter([input_dim, 4 * cell_dim], default_initializer=uniform)
+        self.input_weight = self.create_parameter(
+            [input_dim, 4 * cell_dim], default_initializer=uniform
+        )
+        self.recurrent_weight = self.create_parameter(
+            [input_dim, 4 * cell_dim], default_initializer=uniform
+        )
         self.bias = self.create_parameter([4 * cell_dim], is_bias=True)
-        self.projection_weight = self.create_parameter([cell_dim, input_dim], default_initializer=uniform)
+        self.projection_weight = self.create_parameter(
+            [cell_dim, input_dim], default_initializer=uniform
+        )
 
     def weights(self) -> tuple[paddle.Tensor, ...]:
         return self.input_weight, self.recurrent_weight, self.bias, self.projection_weight
@@ -106,7 +115,9 @@ class Packing:
         sorted_indices = np.argsort(-lengths, kind="stable")
         longest = int(lengths.max(initial=0))
         # for every t, the number of rows longer than t
-        batch_sizes = len(lengths) - np.searchsorted(np.sort(lengths), np.arange(longest), side="right")
+        batch_sizes = len(lengths) - np.searchsorted(
+            np.sort(lengths), np.arange(longest), side="right"
+        )
         offsets = np.concatenate([[0], np.cumsum(batch_sizes)])
         step = np.repeat(np.arange(longest), batch_sizes)
         row = sorted_indices[np.arange(len(step)) - offsets[step]]
@@ -153,17 +164,35 @@ def run_layer(
     states: per direction, h (B, P) and c (B, H), in packed order. There is at least one step.
     """
     config, indices = directions[0].config, indices or [None] * len(directions)
-    tensors = [LayerInput(x, *state, *d.weights()) for d, x, state in zip(directions, inputs, states, strict=True)]
+    tensors = [
+        LayerInput(x, *state, *d.weights())
+        for d, x, state in zip(directions, inputs, states, strict=True)
+    ]
     if not fused.is_supported(inputs[0]):
-        gathered = [x if index is None else paddle.gather(x, index) for x, index in zip(inputs, indices, strict=True)]
+        gathered = [
+            x if index is None else paddle.gather(x, index)
+            for x, index in zip(inputs, indices, strict=True)
+        ]
         tensors = [t._replace(x=x) for t, x in zip(tensors, gathered, strict=True)]
-        if inputs[0].dtype == paddle.float32 and (launch := gpu_lstm.kernels(paddle.get_device(), equations)):
-            return [LayerOutput(*results) for results in gpu_lstm.run_directions(launch, config, batch_sizes, tensors)]
+        if inputs[0].dtype == paddle.float32 and (
+            launch := gpu_lstm.kernels(paddle.get_device(), equations)
+        ):
+            return [
+                LayerOutput(*results)
+                for results in gpu_lstm.run_directions(launch, config, batch_sizes, tensors)
+            ]
         return [equations(config, batch_sizes, *t) for t in tensors]
-    training = paddle.is_grad_enabled() and not all(tensor.stop_gradient for tensor in _flatten(tensors))
+    training = paddle.is_grad_enabled() and not all(
+        tensor.stop_gradient for tensor in _flatten(tensors)
+    )
     width = 4 * config.cell_dim
-    prepared = [_prepare(x, index, batch_sizes, width, training) for x, index in zip(inputs, indices, strict=True)]
-    runs = [_FusedDirection(config, batch_sizes, *x, t) for x, t in zip(prepared, tensors, strict=True)]
+    prepared = [
+        _prepare(x, index, batch_sizes, width, training)
+        for x, index in zip(inputs, indices, strict=True)
+    ]
+    runs = [
+        _FusedDirection(config, batch_sizes, *x, t) for x, t in zip(prepared, tensors, strict=True)
+    ]
     if not training:
         return run_in_parallel([partial(run.forward, training) for run in runs])
     return _layer_outputs(LayerFunction.apply(runs, *_flatten(run.tensors for run in runs)))
@@ -204,7 +233,11 @@ def _clip(x: paddle.Tensor, limit: float) -> paddle.Tensor:
 
 
 def _prepare(
-    x: paddle.Tensor, index: paddle.Tensor | None, batch_sizes: list[int], width: int, training: bool
+    x: paddle.Tensor,
+    index: paddle.Tensor | None,
+    batch_sizes: list[int],
+    width: int,
+    training: bool,
 ) -> tuple[paddle.Tensor, paddle.Tensor | None]:
     """Choose whether the compiled loops multiply the input with W_x, of `width` columns, before the loop or in it.
 
@@ -231,10 +264,15 @@ class LayerFunction(paddle.autograd.PyLayer):
 
     @staticmethod
     def backward(ctx, *gradients):
-        tasks = [partial(run.backward, d) for run, d in zip(ctx.runs, _layer_outputs(gradients), strict=True)]
+        tasks = [
+            partial(run.backward, d)
+            for run, d in zip(ctx.runs, _layer_outputs(gradients), strict=True)
+        ]
         with precision.temporarily(ctx.precision):
             gradients = _flatten(run_in_parallel(tasks))
-        return tuple(d if needed else None for d, needed in zip(gradients, ctx.needs_grad, strict=True))
+        return tuple(
+            d if needed else None for d, needed in zip(gradients, ctx.needs_grad, strict=True)
+        )
 
 
 def _flatten(groups: Iterable[Sequence]) -> list:
@@ -256,16 +294,31 @@ class _FusedDirection:
         index: paddle.Tensor | None,
         tensors: LayerInput,
     ):
-        self.config, self.batch_sizes, self.index, self.tensors = config, batch_sizes, index, tensors._replace(x=x)
+        self.config, self.batch_sizes, self.index, self.tensors = (
+            config,
+            batch_sizes,
+            index,
+            tensors._replace(x=x),
+        )
         H, P = tensors.projection_weight.shape
-        self.shared = {"steps": len(batch_sizes), "batch_sizes": batch_sizes, "P": P, "H": H}  # by both kernels
-        self.shared |= {"cell_clip": config.cell_clip or math.inf, "proj_clip": config.proj_clip or math.inf}
+        self.shared = {
+            "steps": len(batch_sizes),
+            "batch_sizes": batch_sizes,
+            "P": P,
+            "H": H,
+        }  # by both kernels
+        self.shared |= {
+            "cell_clip": config.cell_clip or math.inf,
+            "proj_clip": config.proj_clip or math.inf,
+        }
 
     def forward(self, training: bool) -> LayerOutput:
         tensors = self.tensors
         cell_dim, projection_dim = tensors.projection_weight.shape
         with paddle.no_grad():
-            bias = tensors.bias + _forget_bias(cell_dim, self.config.forget_bias, tensors.bias.dtype)
+            bias = tensors.bias + _forget_bias(
+                cell_dim, self.config.forget_bias, tensors.bias.dtype
+            )
             if self.index is None:  # the kernel multiplies x together with h
                 inputs = {"x": tensors.x, "gate_inputs": bias, "indices": None}
             else:
@@ -291,19 +344,32 @@ class _FusedDirection:
         tensors, (saved, outputs) = self.tensors, self.saved
         gates, cells = saved["gates"], saved["cells"]
         with paddle.no_grad():
-            d_h, d_c, d_bias = d_output.h.clone(), d_output.c.clone(), paddle.empty_like(tensors.bias)
+            d_h, d_c, d_bias = (
+                d_output.h.clone(),
+                d_output.c.clone(),
+                paddle.empty_like(tensors.bias),
+            )
             d_projected = paddle.empty_like(outputs)
             d_gates, d_outgoing = (self._operand(x.shape, x) for x in (gates, d_projected))
             d_x = paddle.empty_like(tensors.x) if self.index is None else None
             empty = partial(paddle.empty, dtype=cells.dtype)
             n, widths = self.batch_sizes[0], (cells.shape[1], saved["gemm_input"].shape[1])
-            scratch = {"d_cell_output": empty([n + 4, widths[0]]), "d_gemm_input": empty([n, widths[1]])}
+            scratch = {
+                "d_cell_output": empty([n + 4, widths[0]]),
+                "d_gemm_input": empty([n, widths[1]]),
+            }
             inputs = {
                 "initial_c": tensors.c.contiguous(),
                 "outputs": outputs,
                 "d_outputs": d_output.outputs.contiguous(),
             }
-            results = {"d_h": d_h, "d_c": d_c, "d_projected": d_projected, "d_x": d_x, "d_bias": d_bias}
+            results = {
+                "d_h": d_h,
+                "d_c": d_c,
+                "d_projected": d_projected,
+                "d_x": d_x,
+                "d_bias": d_bias,
+            }
             results |= {"d_gates": d_gates, "d_outgoing": d_outgoing}
             weights = dict(zip(("recurrent", "up"), self._packed(transposed=True), strict=True))
             # gates is overwritten by its gradient
@@ -317,15 +383,26 @@ class _FusedDirection:
                 zeros = paddle.zeros([len(tensors.x), gates.shape[1]], gates.dtype)
                 d_gates = amp_operand(zeros.index_add_(self.index, 0, gates))
                 d_x = amp_matmul(d_gates, tensors.input_weight, transpose_y=True)
-                d_input_weight, d_recurrent_weight = amp_matmul(tensors.x, d_gates, transpose_x=True), d_weight
+                d_input_weight, d_recurrent_weight = (
+                    amp_matmul(tensors.x, d_gates, transpose_x=True),
+                    d_weight,
+                )
             d_projection_weight = amp_matmul(saved["cell_output"], d_outgoing, transpose_x=True)
-            return LayerInput(d_x, d_h, d_c, d_input_weight, d_recurrent_weight, d_bias, d_projection_weight)
+            return LayerInput(
+                d_x, d_h, d_c, d_input_weight, d_recurrent_weight, d_bias, d_projection_weight
+            )
 
     def _packed(self, transposed: bool = False) -> list[fused.Packed]:
         """Pack the matrices of a step: of its product with h, or with x and h, and of that with the cell's output."""
         recurrent = [self.tensors.input_weight, self.tensors.recurrent_weight]
-        matrices = recurrent if self.index is None else recurrent[1:], [self.tensors.projection_weight]
-        return [packed(weights, transposed, len(self.batch_sizes), sum(self.batch_sizes)) for weights in matrices]
+        matrices = (
+            recurrent if self.index is None else recurrent[1:],
+            [self.tensors.projection_weight],
+        )
+        return [
+            packed(weights, transposed, len(self.batch_sizes), sum(self.batch_sizes))
+            for weights in matrices
+        ]
 
     def _operand(self, shape: Sequence[int], same: paddle.Tensor | None = None) -> paddle.Tensor:
         """Return memory for operands of products; in float32, `same` if given."""

@@ -20,10 +20,14 @@ class ScalarMix(nn.Layer):
         self.scalars = self.create_parameter([n_layers], default_initializer=zero)
         self.gamma = self.create_parameter([1], default_initializer=one)
 
-    def forward(self, layers: Sequence[paddle.Tensor], mask: paddle.Tensor | None = None) -> paddle.Tensor:
+    def forward(
+        self, layers: Sequence[paddle.Tensor], mask: paddle.Tensor | None = None
+    ) -> paddle.Tensor:
         """Mix the layers, each (..., D). mask: (...), 1 for tokens, 0 for padding; used only by the layer norm."""
         if len(layers) != len(self.scalars):
-            raise UserError(f"ScalarMix: found {format_count(len(layers), 'layers')}, expected {len(self.scalars)}.")
+            raise UserError(
+                f"ScalarMix: found {format_count(len(layers), 'layers')}, expected {len(self.scalars)}."
+            )
         if 0 in layers[0].shape:  # older Paddle cannot add empty tensors
             return layers[0]
         if self.layer_norm:

@@ -37,7 +37,9 @@ class Candidates:
         """Return the log of the expected counts of words (n,), in the dtype of another tensor."""
         if not self.tries:
             return paddle.zeros([len(words)], like.dtype)
-        probabilities = -np.expm1(self.tries * np.log1p(-log_uniform(words, self.vocab_size)))  # drawn at least once
+        probabilities = -np.expm1(
+            self.tries * np.log1p(-log_uniform(words, self.vocab_size))
+        )  # drawn at least once
         return to_tensor(np.log(probabilities).astype(str(like.dtype).removeprefix("paddle.")))
 
     def accidental_hits(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -64,7 +66,9 @@ def draw_candidates(vocab_size: int, n: int, random: np.random.Generator) -> Can
     draws = np.zeros(0, dtype=np.int64)
     while True:
         uniform = random.random(max(2 * n, len(draws)))
-        new = np.minimum(np.exp(uniform * np.log(vocab_size + 1)).astype(np.int64) - 1, vocab_size - 1)
+        new = np.minimum(
+            np.exp(uniform * np.log(vocab_size + 1)).astype(np.int64) - 1, vocab_size - 1
+        )
         draws = np.concatenate([draws, new])
         ids, first = np.unique(draws, return_index=True)
         if len(ids) >= n:
@@ -79,7 +83,9 @@ class Softmax(paddle.nn.Layer):
     def __init__(self, vocab_size: int, projection_dim: int):
         super().__init__()
         normal = paddle.nn.initializer.Normal(std=projection_dim**-0.5)
-        self.weight = self.create_parameter([vocab_size, projection_dim], default_initializer=normal)
+        self.weight = self.create_parameter(
+            [vocab_size, projection_dim], default_initializer=normal
+        )
         self.bias = self.create_parameter([vocab_size, 1], is_bias=True)
 
     def losses(self, directions, targets, candidates: Candidates) -> list[paddle.Tensor]:
@@ -97,7 +103,9 @@ class Softmax(paddle.nn.Layer):
         with paddle.no_grad():
             rows = max(16, _logits_per_slice(h) // len(self.weight))
             slices = [slice(a, a + rows) for a in range(0, len(h), rows)]
-            return np.concatenate([self._predictions(h[part], to_tensor(targets[part])) for part in slices], axis=1)
+            return np.concatenate(
+                [self._predictions(h[part], to_tensor(targets[part])) for part in slices], axis=1
+            )
 
     def _predictions(self, h: paddle.Tensor, targets: paddle.Tensor) -> np.ndarray:
         logits = paddle.matmul(h, self.weight, transpose_y=True)  # (m, V)
@@ -113,11 +121,15 @@ class Softmax(paddle.nn.Layer):
         total = exponentials.sum(axis=1, dtype="float64")
         mean_logit = exponentials.multiply_(logits).sum(axis=1, dtype="float64") / total
         target = target.squeeze(1).astype("float64")
-        return paddle.stack([total.log() - target, total.log() - mean_logit, rank.astype("float64")]).numpy()
+        return paddle.stack(
+            [total.log() - target, total.log() - mean_logit, rank.astype("float64")]
+        ).numpy()
 
     def all_log_probabilities(self, h: paddle.Tensor) -> np.ndarray:
         """Return the log-probabilities of all words for a few hidden states h (M, P): float64 (M, V)."""
-        logits = (paddle.matmul(h, self.weight, transpose_y=True) + self.bias.reshape([1, -1])).astype("float64")
+        logits = (
+            paddle.matmul(h, self.weight, transpose_y=True) + self.bias.reshape([1, -1])
+        ).astype("float64")
         return paddle.nn.functional.log_softmax(logits, axis=1).numpy()
 
 
@@ -128,7 +140,10 @@ def _rows_to_read(candidates: Candidates, words: np.ndarray) -> tuple[np.ndarray
     is_extra[hit_rows] = False
     extra_ids, inverse = np.unique(words[is_extra], return_inverse=True)
     target_rows = np.empty(len(words), np.int64)
-    target_rows[hit_rows], target_rows[is_extra] = hit_candidates, len(candidates.ids) + inverse.ravel()
+    target_rows[hit_rows], target_rows[is_extra] = (
+        hit_candidates,
+        len(candidates.ids) + inverse.ravel(),
+    )
     return np.concatenate([candidates.ids, extra_ids]), target_rows
 
 
@@ -141,9 +156,14 @@ class SampledLoss(paddle.autograd.PyLayer):
         ctx.needs_grad = [not tensor.stop_gradient for tensor in (weight, bias, *directions)]
         ctx.n_extra, ctx.target_rows = len(weight) - n, to_tensor(target_rows)
         log_expected = candidates.log_expected_counts(candidates.ids, weight)
-        table, table_bias = (weight[:n] if n < len(weight) else weight), bias[:n, 0] - log_expected  # (S, P), (S,)
+        table, table_bias = (
+            (weight[:n] if n < len(weight) else weight),
+            bias[:n, 0] - log_expected,
+        )  # (S, P), (S,)
         tasks = []
-        for h, words, (a, b) in zip(directions, targets, pairwise(np.cumsum([0, *map(len, targets)])), strict=True):
+        for h, words, (a, b) in zip(
+            directions, targets, pairwise(np.cumsum([0, *map(len, targets)])), strict=True
+        ):
             rows = ctx.target_rows[a:b]
             target = paddle.gather(weight, rows), paddle.gather(bias, rows)
             tasks.append(partial(_direction_loss, h, *target, table, table_bias, words, candidates))
@@ -159,20 +179,29 @@ class SampledLoss(paddle.autograd.PyLayer):
 
         def scatter_rows(d_candidates, d_targets):
             extra = paddle.zeros([ctx.n_extra, d_candidates.shape[1]], d_candidates.dtype)
-            return paddle.concat([d_candidates, extra]).index_add_(ctx.target_rows, 0, paddle.concat(d_targets))
+            return paddle.concat([d_candidates, extra]).index_add_(
+                ctx.target_rows, 0, paddle.concat(d_targets)
+            )
 
         d_weight = scatter_rows(sum(d_table[1:], d_table[0]), d_target_weight)
         d_bias = scatter_rows(sum(d_table_bias[1:], d_table_bias[0]).unsqueeze(1), d_target_bias)
-        return tuple(d if needed else None for d, needed in zip((d_weight, d_bias, *d_h), ctx.needs_grad, strict=True))
+        return tuple(
+            d if needed else None
+            for d, needed in zip((d_weight, d_bias, *d_h), ctx.needs_grad, strict=True)
+        )
 
 
-def _direction_loss(h, target_weight, target_bias, table, bias, words: np.ndarray, candidates: Candidates):
+def _direction_loss(
+    h, target_weight, target_bias, table, bias, words: np.ndarray, candidates: Candidates
+):
     """Compute the mean loss of one direction, and its gradients with respect to h (M, P), the targets' weights (M, P) and
     biases (M, 1), and the candidates' table (S, P) and bias (S,).
     """
     with paddle.no_grad():
         log_expected = candidates.log_expected_counts(words, h).unsqueeze(1)
-        target_logits = (h * target_weight).sum(axis=1, keepdim=True) + target_bias - log_expected  # (M, 1)
+        target_logits = (
+            (h * target_weight).sum(axis=1, keepdim=True) + target_bias - log_expected
+        )  # (M, 1)
         compute = _fused_loss if fused.is_supported(h) else _sliced_loss
         hits = candidates.accidental_hits(words)
         loss, d_h, d_target, d_table, d_bias = compute(h, target_logits, table, bias, *hits)
@@ -188,14 +217,21 @@ def _sliced_loss(h, target_logits, table, bias, hit_rows: np.ndarray, hit_candid
     loss, d_h, d_target, d_table, d_bias = 0, [], [], 0, 0
     for a in range(0, len(h), step):
         b = min(a + step, len(h))
-        logits = paddle.matmul(h[a:b], table, transpose_y=True).add_(bias)  # (m, S), never in half precision
+        logits = paddle.matmul(h[a:b], table, transpose_y=True).add_(
+            bias
+        )  # (m, S), never in half precision
         first, last = np.searchsorted(hit_rows, [a, b])
         if first < last:
             masked = to_tensor(hit_rows[first:last] - a), to_tensor(hit_candidates[first:last])
             logits.index_put_(masked, paddle.full([], MASKED_LOGIT, logits.dtype))
         row_max = paddle.maximum(logits.max(axis=1, keepdim=True), target_logits[a:b])
         dtype = "float64" if logits.place.is_cpu_place() else None  # a CPU adds one by one
-        sums = logits.subtract_(row_max).exp_().sum(axis=1, keepdim=True, dtype=dtype).astype(logits.dtype)
+        sums = (
+            logits.subtract_(row_max)
+            .exp_()
+            .sum(axis=1, keepdim=True, dtype=dtype)
+            .astype(logits.dtype)
+        )
         target_exp = (target_logits[a:b] - row_max).exp()
         total = sums + target_exp
         loss = loss + (total.log() + row_max - target_logits[a:b]).sum()

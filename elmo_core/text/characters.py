@@ -24,7 +24,9 @@ IDS = np.r_[1:0xFC, 257:262].astype(np.int32)
 
 @cache
 def _padding_masks(columns: int) -> np.ndarray:
-    return np.where(np.arange(columns) < np.arange(columns + 1)[:, None], 0, PADDING[0]).astype(np.uint8)
+    return np.where(np.arange(columns) < np.arange(columns + 1)[:, None], 0, PADDING[0]).astype(
+        np.uint8
+    )
 
 
 class CharTable:
@@ -34,9 +36,13 @@ class CharTable:
         special = {BOS: BOS_BYTE, EOS: EOS_BYTE}
         words = [special.get(token) or _utf8(token)[: columns - 2] for token in tokens]
         text = WORD_BEGIN + (WORD_END + WORD_BEGIN).join(words) + WORD_END + PADDING * columns
-        self.lengths = np.fromiter(map(len, words), np.uint8, len(words)) + np.uint8(2)  # (n,) with both markers
+        self.lengths = np.fromiter(map(len, words), np.uint8, len(words)) + np.uint8(
+            2
+        )  # (n,) with both markers
         self._starts = np.cumsum(self.lengths, dtype=np.int64) - self.lengths
-        self._windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(text, np.uint8), columns)
+        self._windows = np.lib.stride_tricks.sliding_window_view(
+            np.frombuffer(text, np.uint8), columns
+        )
         self._masks = _padding_masks(columns)
 
     def rows(self, indices: np.ndarray) -> np.ndarray:
@@ -99,9 +105,14 @@ class CodePointTable:
     """A `CharTable` of code points."""
 
     def __init__(self, ids: Mapping[str, int], tokens: list[str]):
-        unknown, names = ids[CodePoints.UNKNOWN], {BOS: CodePoints.BOS_NAME, EOS: CodePoints.EOS_NAME}
+        unknown, names = (
+            ids[CodePoints.UNKNOWN],
+            {BOS: CodePoints.BOS_NAME, EOS: CodePoints.EOS_NAME},
+        )
         words = [
-            [ids[names[token]]] if token in names else [ids.get(character, unknown) for character in token[:MAX_BYTES]]
+            [ids[names[token]]]
+            if token in names
+            else [ids.get(character, unknown) for character in token[:MAX_BYTES]]
             for token in tokens
         ]
         self.lengths = np.fromiter(map(len, words), np.uint8, len(words)) + np.uint8(2)

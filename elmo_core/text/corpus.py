@@ -59,7 +59,9 @@ class Corpus:
             if not path.stat().st_size:
                 raise UserError(f"{path}: {EMPTY}")
             if Vocabulary.is_vocabulary_file(path):
-                raise UserError(f"{path} is a vocabulary. Expected text, for instance {path.parent / 'train' / '*'}.")
+                raise UserError(
+                    f"{path} is a vocabulary. Expected text, for instance {path.parent / 'train' / '*'}."
+                )
 
     @cached_property
     def identity(self) -> str:
@@ -74,10 +76,16 @@ class Corpus:
         if not counts.sentences and not counts.blank_lines:
             raise UserError(f"{where}: {EMPTY}")
         if not counts.sentences:
-            raise UserError(f"{where}: only blank lines ({counts.blank_lines:,}). Expected one sentence per line.")
+            raise UserError(
+                f"{where}: only blank lines ({counts.blank_lines:,}). Expected one sentence per line."
+            )
         for number, things, advice in (
             (counts.blank_lines, "blank lines", "skipped"),
-            (counts.markers, "markers", "remove <S> and </S> from the text, they are added automatically"),
+            (
+                counts.markers,
+                "markers",
+                "remove <S> and </S> from the text, they are added automatically",
+            ),
         ):
             if number:
                 log.warning(f"{where}: {format_count(number, things)}: {advice}.")
@@ -110,5 +118,7 @@ def _count(text: str, vocabulary: Vocabulary | None) -> Counts:
     )
     if vocabulary:
         counts.looked_up = len(tokens)
-        counts.unknown = len(tokens) - sum(map(vocabulary.index.__contains__, tokens)) + tokens.count(UNK)
+        counts.unknown = (
+            len(tokens) - sum(map(vocabulary.index.__contains__, tokens)) + tokens.count(UNK)
+        )
     return counts

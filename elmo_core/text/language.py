@@ -20,7 +20,9 @@ UNSPLIT = re.compile(r"[^\W\d_][.?!]\s*$")
 PLAIN = "the rules for English, as for any text in plain Latin letters (other languages: `any`)"
 SAMPLE, LONGEST = 10_000, 500  # texts or tokens that are looked at, and characters of each
 LONGEST_WORD = 4  # Chinese characters of a token; the mean of segmented text is below two
-UNSEGMENTED = "Is the text segmented into words? `preprocess.py text`, jieba.lcut or encode_texts does that."
+UNSEGMENTED = (
+    "Is the text segmented into words? `preprocess.py text`, jieba.lcut or encode_texts does that."
+)
 
 
 def recognise(texts: Iterable[str], words: Sequence[str] = ()) -> str:
@@ -30,7 +32,9 @@ def recognise(texts: Iterable[str], words: Sequence[str] = ()) -> str:
     characters among the texts' words is enough, otherwise half. Other texts are cut as those of the ELMo were.
     """
     of_elmo, has_characters = _language_of_words("\n".join(words[:SAMPLE]))
-    of_texts = _language(" ".join(text[:LONGEST] for text in islice(texts, SAMPLE)), 0.1 if of_elmo == "zh" else 0.5)
+    of_texts = _language(
+        " ".join(text[:LONGEST] for text in islice(texts, SAMPLE)), 0.1 if of_elmo == "zh" else 0.5
+    )
     if of_texts == "zh" and has_characters:
         return "characters"
     if of_texts == "zh" or of_elmo in (None, "zh"):
@@ -42,7 +46,9 @@ def recognise(texts: Iterable[str], words: Sequence[str] = ()) -> str:
 def _language_of_words(words: str) -> tuple[str | None, bool]:
     """Return the language of an ELMo's words, a line each, and whether it is Chinese by characters."""
     language = _language(words, 0.5)
-    return language, language == "zh" and all(len(HAN.findall(word)) < 2 for word in words.split("\n"))
+    return language, language == "zh" and all(
+        len(HAN.findall(word)) < 2 for word in words.split("\n")
+    )
 
 
 def _language(text: str, chinese: float) -> str | None:
@@ -50,7 +56,9 @@ def _language(text: str, chinese: float) -> str | None:
     n_han, words = len(HAN.findall(text)), LETTERS.findall(HAN.sub(" ", text))
     if not n_han and not words:
         return None
-    if n_han >= chinese * (n_han + len(words)) and n_han > 5 * len(KANA.findall(text)):  # Japanese has more kana
+    if n_han >= chinese * (n_han + len(words)) and n_han > 5 * len(
+        KANA.findall(text)
+    ):  # Japanese has more kana
         return "zh"
     letters = "".join(words)
     return "en" if len(letters.encode("ascii", "ignore")) >= 0.99 * len(letters) else "any"
@@ -62,10 +70,14 @@ def choose_language(lang: str, texts: Iterable[str], words: Sequence[str] = ()) 
     found = recognise(texts, words)
     if lang == AUTO:
         if any(map(LETTERS.search, texts)):
-            log.info(f"language      {found}, {PLAIN if found == 'en' else 'recognised from the text'}")
+            log.info(
+                f"language      {found}, {PLAIN if found == 'en' else 'recognised from the text'}"
+            )
         return found
     if lang == "en" and found in CHINESE:
-        log.warning("The text has many Chinese characters, which the language `en` does not segment. Use `zh`.")
+        log.warning(
+            "The text has many Chinese characters, which the language `en` does not segment. Use `zh`."
+        )
     if lang == "none":
         warn_if_unreadable("The text", chain.from_iterable(map(str.split, texts)))
         if _has_attached_marks(texts):
@@ -94,17 +106,24 @@ def _phrase_length(tokens: Sequence[str]) -> float:
 
 
 def make_tokeniser(
-    lang: str, texts: Iterable[str], words: Sequence[str] = (), user_dict: Path | str | Sequence[str] | None = None
+    lang: str,
+    texts: Iterable[str],
+    words: Sequence[str] = (),
+    user_dict: Path | str | Sequence[str] | None = None,
 ) -> Tokeniser:
     """Make the tokeniser of texts. lang, words: see `choose_language`. user_dict: a dictionary for jieba."""
     lang = choose_language(lang, texts, words)
     user_dict = as_list(user_dict) or user_dict  # of an array, its items
     if user_dict and lang != "zh":
-        raise UserError(f"`user_dict` has no effect with the language `{lang}`. Use `zh`, whose words are jieba's.")
+        raise UserError(
+            f"`user_dict` has no effect with the language `{lang}`. Use `zh`, whose words are jieba's."
+        )
     return Tokeniser(lang, Segmenter.from_file(user_dict) if user_dict else None)
 
 
-def warn_if_unreadable(source: Path | str, tokens: Iterable[str] | None = None, words: Sequence[str] = ()) -> None:
+def warn_if_unreadable(
+    source: Path | str, tokens: Iterable[str] | None = None, words: Sequence[str] = ()
+) -> None:
     """Warn of tokens that are phrases of Chinese, or in foreign characters, unlike `words`.
 
     source: a file, or the name of the tokens in the message. tokens: by default those of the file. words: see `recognise`.
@@ -116,4 +135,6 @@ def warn_if_unreadable(source: Path | str, tokens: Iterable[str] | None = None, 
     if length > LONGEST_WORD:
         log.warning(f"{source}: tokens have about {length:.0f} Chinese characters. {UNSEGMENTED}")
     elif words and sum(letter not in alphabet for letter in letters) > len(letters) / 2:
-        log.warning(f"{source}: most letters are in no word of the model's vocabulary. Is it of another language?")
+        log.warning(
+            f"{source}: most letters are in no word of the model's vocabulary. Is it of another language?"
+        )

@@ -24,7 +24,9 @@ def _either_way(pairs: Iterable[Sequence[str]]) -> dict[str, list[str]]:
 
 KEYS = _either_way(pair for row in ROWS for pair in pairwise(row))
 for upper, lower in pairwise(ROWS):
-    for old, new in _either_way([*zip(upper, lower, strict=False), *zip(upper[1:], lower, strict=False)]).items():
+    for old, new in _either_way(
+        [*zip(upper, lower, strict=False), *zip(upper[1:], lower, strict=False)]
+    ).items():
         KEYS[old] = KEYS[old] + new
 KEYS |= {key.upper(): [near.upper() for near in keys] for key, keys in KEYS.items()}
 SCANNED = _either_way(pair.split("=") if "=" in pair else pair for pair in ALIKE.split())
@@ -39,7 +41,11 @@ def variants(word: str, kind: str) -> list[str]:
     """
     places = range(len(word)) if any(map(str.isalpha, word)) else range(0)
     if kind == "swap":
-        return [word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in places[:-1] if word[i] != word[i + 1]]
+        return [
+            word[:i] + word[i + 1] + word[i] + word[i + 2 :]
+            for i in places[:-1]
+            if word[i] != word[i + 1]
+        ]
     if kind == "drop":
         return [word[:i] + word[i + 1 :] for i in places if len(word) > 1]
     if kind == "double":
@@ -57,7 +63,11 @@ def add_noise(words: Iterable[str], share: float, random: Random) -> list[str]:
     noisy = []
     for word in words:
         chosen, choice = random.random() < share, random.random()
-        ways = [found for kind in KINDS if (found := variants(word, kind))] if chosen and word not in (BOS, EOS) else []
+        ways = (
+            [found for kind in KINDS if (found := variants(word, kind))]
+            if chosen and word not in (BOS, EOS)
+            else []
+        )
         if ways:
             which, rest = divmod(choice * len(ways), 1)
             ways = ways[int(which)]

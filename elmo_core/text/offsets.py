@@ -15,7 +15,9 @@ import numpy as np
 from elmo_core.text.tokenise import ASCII_MARKS, BREAK, CP1252_FIXES, ENTITY, INVISIBLE, TAG
 
 MARKUP = re.compile(f"{BREAK.pattern}|{TAG.pattern}|{ENTITY.pattern}", re.IGNORECASE)
-MARKS = ASCII_MARKS | str.maketrans({**dict.fromkeys('"“”„‟', "''"), "–": "-"})  # `''` is a quotation mark, too
+MARKS = ASCII_MARKS | str.maketrans(
+    {**dict.fromkeys('"“”„‟', "''"), "–": "-"}
+)  # `''` is a quotation mark, too
 FARTHEST = 1000  # characters that are searched for one that is not where it is expected
 
 
@@ -25,14 +27,22 @@ def token_offsets(tokens: Sequence[str], text: str) -> np.ndarray:
     Characters that the tokeniser replaced (“ by ", … by three stops, invisible ones by nothing) are included.
     """
     if "".join(tokens) == "".join(text.split()):
-        pieces = [(k, k + 1, character) for k, character in enumerate(text) if not character.isspace()]
+        pieces = [
+            (k, k + 1, character) for k, character in enumerate(text) if not character.isspace()
+        ]
     else:
-        pieces = [(begin, end, character) for begin, end, plain in _pieces(text) for character in plain]
-        ordered = unicodedata.normalize("NFKD", "".join(character for *_, character in pieces))  # marks, as in tokens
+        pieces = [
+            (begin, end, character) for begin, end, plain in _pieces(text) for character in plain
+        ]
+        ordered = unicodedata.normalize(
+            "NFKD", "".join(character for *_, character in pieces)
+        )  # marks, as in tokens
         pieces = [(begin, end, mark) for (begin, end, _), mark in zip(pieces, ordered, strict=True)]
         tokens = list(map(_plain, tokens))
     found = _align("".join(tokens), "".join(character for _, _, character in pieces))
-    ranges = np.array([piece[:2] for piece in pieces] or [(0, 0)], np.int64)[found]  # of the tokens' characters
+    ranges = np.array([piece[:2] for piece in pieces] or [(0, 0)], np.int64)[
+        found
+    ]  # of the tokens' characters
     lengths = np.array([len(token) for token in tokens], np.int64)
     stop = np.cumsum(lengths)
     begin, end = np.append(ranges[:, 0], 0)[stop - lengths], np.append(0, ranges[:, 1])[stop]
@@ -45,7 +55,11 @@ def _pieces(text: str) -> Iterator[tuple[int, int, str]]:
     for match in MARKUP.finditer(text):
         yield from ((k, k + 1, _plain(text[k])) for k in range(begin, match.start()))
         begin = match.end()
-        yield match.start(), begin, _plain(html.unescape(match[0])) if match[0].startswith("&") else ""
+        yield (
+            match.start(),
+            begin,
+            _plain(html.unescape(match[0])) if match[0].startswith("&") else "",
+        )
     yield from ((k, k + 1, _plain(text[k])) for k in range(begin, len(text)))
 
 

@@ -33,14 +33,20 @@ class Segmenter:
             elif line.strip():
                 expected = "a word or, with spaces between, a word, its frequency and its tag, as in 云计算 5 n"
                 raise UserError(f"{source}:{number}: found {line!r:.60}, expected {expected}.")
-        self._split = {word for word, frequency in self._frequencies.items() if frequency and not int(frequency)}
+        self._split = {
+            word
+            for word, frequency in self._frequencies.items()
+            if frequency and not int(frequency)
+        }
 
     @classmethod
     def from_file(cls, path: Path | str | Sequence[str]) -> "Segmenter":
         """Read a dictionary; or take its lines."""
         if not isinstance(path, Path | str):
             return segmenter(tuple(map(str, path)))
-        from elmo_core.text.text_files import read_lines  # not at the top: exported programs are given the entries
+        from elmo_core.text.text_files import (
+            read_lines,
+        )  # not at the top: exported programs are given the entries
 
         check_input(path := user_path(path), "words, one per line, as for jieba")
         return segmenter(tuple(read_lines(path)), str(path))
@@ -56,7 +62,9 @@ class Segmenter:
             import jieba
 
         tokenizer, level, unmatched = jieba.Tokenizer(), jieba.default_logger.level, []
-        tokenizer.tmp_dir = str(cache_folder() or os.devnull)  # not /tmp, where others could leave a dictionary
+        tokenizer.tmp_dir = str(
+            cache_folder() or os.devnull
+        )  # not /tmp, where others could leave a dictionary
         jieba.setLogLevel(logging.CRITICAL)
         tokenizer.initialize()
         jieba.setLogLevel(level)
@@ -77,9 +85,15 @@ class Segmenter:
     def cut(self, text: str) -> list[str]:
         """Return the words of a text. Those of frequency 0 are split into characters."""
         words = self.tokenizer.lcut(text)
-        return [part for word in words for part in (word if word in self._split else [word])] if self._split else words
+        return (
+            [part for word in words for part in (word if word in self._split else [word])]
+            if self._split
+            else words
+        )
 
-    def words_of(self, sentences: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[np.ndarray]]:
+    def words_of(
+        self, sentences: Sequence[Sequence[str]]
+    ) -> tuple[list[list[str]], list[np.ndarray]]:
         """Segment sentences of characters. Returns their words and, per sentence, the index (T,) of each token's word.
 
         A token of several characters belongs to the word of its first character, an empty one is a space.

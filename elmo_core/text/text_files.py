@@ -24,15 +24,21 @@ def text_files(source: str | Path, recursive: bool = False) -> list[Path]:
     path = disk.user_path(source)
     if path.is_file():
         return [path]
-    pattern = str(Path(glob.escape(str(path)), "**" if recursive else "*") if path.is_dir() else path)
+    pattern = str(
+        Path(glob.escape(str(path)), "**" if recursive else "*") if path.is_dir() else path
+    )
     matches = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207
     files = [match for match in matches if match.is_file()]
     if dangling := [match for match in matches if match.is_symlink() and not match.exists()]:
-        raise UserError(f"{dangling[0]} is a link to {dangling[0].readlink()}, which does not exist. Remove or fix it.")
+        raise UserError(
+            f"{dangling[0]} is a link to {dangling[0].readlink()}, which does not exist. Remove or fix it."
+        )
     if "**" not in pattern and (folders := [match.name for match in matches if match.is_dir()]):
         log.warning(f"{path} has subfolders, which are skipped: {join_names(folders, 3)}.")
     if not files:
-        raise UserError(f"no file matches {pattern!r}, seen from {Path.cwd()}. Check it; quote a glob: 'corpus/*'.")
+        raise UserError(
+            f"no file matches {pattern!r}, seen from {Path.cwd()}. Check it; quote a glob: 'corpus/*'."
+        )
     return files
 
 
@@ -49,7 +55,9 @@ def byte_blocks(path: Path, size: int) -> Iterator[tuple[int, bytes, int]]:
         while block := file.read(size) + (rest := file.readline(MAX_LINE)):
             if len(rest) == MAX_LINE:
                 number = line + block.count(b"\n")
-                raise UserError(f"{path}:{number}: a line of more than {MAX_LINE:,} bytes. Expected shorter lines.")
+                raise UserError(
+                    f"{path}:{number}: a line of more than {MAX_LINE:,} bytes. Expected shorter lines."
+                )
             end = os.lseek(file.fileno(), 0, os.SEEK_CUR)
             yield line, block, end - position
             line, position = line + block.count(b"\n"), end
@@ -59,7 +67,9 @@ def decode(data: bytes, path: Path, line: int, encoding: str = "UTF-8") -> str:
     """Decode bytes that begin at a line of a file, without its byte order mark. Errors name the line and the cause."""
     if b"\0" in data and not data.startswith(UTF16):
         line += data.count(b"\n", 0, data.index(b"\0"))
-        raise UserError(f"{path}:{line}: a NUL byte. This does not look like a text file. If it is one: tr -d '\\000'.")
+        raise UserError(
+            f"{path}:{line}: a NUL byte. This does not look like a text file. If it is one: tr -d '\\000'."
+        )
     try:
         text = data.decode(encoding)
         return text.removeprefix("\ufeff") if line == 1 else text
@@ -67,15 +77,23 @@ def decode(data: bytes, path: Path, line: int, encoding: str = "UTF-8") -> str:
         likely = _likely_encoding(data)
         if likely != "UTF-8":
             looks = f"It looks like {likely}. " if likely else ""
-            own = "" if likely == "UTF-16" else " Only the text of preprocess.py may have another --encoding."
-            ways = f"in an editor, in Excel as CSV UTF-8, or with iconv -f {likely or 'NAME'} -t utf-8"
+            own = (
+                ""
+                if likely == "UTF-16"
+                else " Only the text of preprocess.py may have another --encoding."
+            )
+            ways = (
+                f"in an editor, in Excel as CSV UTF-8, or with iconv -f {likely or 'NAME'} -t utf-8"
+            )
             advice = f"{looks}Save it as UTF-8: {ways}.{own}"
         elif codecs.lookup(encoding).name == "utf-8":
             advice = "The text is damaged: a character is incomplete. Create it again, or repair it with iconv -c."
         else:
             advice = "It looks like UTF-8."
         line += data.count(b"\n", 0, error.start)
-        raise UserError(f"{path}:{line}: byte 0x{data[error.start]:02x} is not {encoding}. {advice}") from error
+        raise UserError(
+            f"{path}:{line}: byte 0x{data[error.start]:02x} is not {encoding}. {advice}"
+        ) from error
 
 
 def _likely_encoding(data: bytes) -> str | None:
@@ -86,7 +104,9 @@ def _likely_encoding(data: bytes) -> str | None:
     if sum(not character.isascii() for character in text) > 4 * text.count("\ufffd"):
         return "UTF-8"
     paired = len(re.findall(rb"[\x80-\xff]{2}", data))
-    alone = len(re.findall(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])", data))  # like latin-1's accents
+    alone = len(
+        re.findall(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])", data)
+    )  # like latin-1's accents
     with suppress(UnicodeDecodeError):
         data.decode("gb18030")
         return "GB18030" if paired > alone else None
@@ -107,18 +127,24 @@ def _without_surrogates(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return {_without_surrogates(name): _without_surrogates(item) for name, item in value.items()}
+        return {
+            _without_surrogates(name): _without_surrogates(item) for name, item in value.items()
+        }
     return value
 
 
 def split_lines(text: str) -> list[str]:
-    return text.removesuffix("\n").split("\n") if text else []  # splitlines also splits at other characters
+    return (
+        text.removesuffix("\n").split("\n") if text else []
+    )  # splitlines also splits at other characters
 
 
 def read_lines(path: str | Path | None) -> Iterator[str]:
     """Yield the lines of a file, or of standard input, without line ends."""
     if path is None:
-        for number, line in enumerate(sys.stdin.buffer if sys.stdin else (), 1):  # None: closed, by `<&-`
+        for number, line in enumerate(
+            sys.stdin.buffer if sys.stdin else (), 1
+        ):  # None: closed, by `<&-`
             yield decode(line, Path("standard input"), number).removesuffix("\n").removesuffix("\r")
         return
     for text in blocks(Path(path)):

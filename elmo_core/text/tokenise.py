@@ -25,16 +25,26 @@ from elmo_core.text.segmenter import Segmenter, segmenter
 HAS_WORD = re.compile(r"[^\W_]")
 # In a tag, only attributes follow the name: `x<b or y>b` and `0 <p and p> 1` are plain text.
 ATTRIBUTES = r"""(?:\s+(?:[\w:.-]+\s*=\s*(?:"[^"<>]*"|'[^'<>]*'|[^\s"'<>]+)|nowrap|noshade|compact))*\s*/?>"""
-BREAK = re.compile(rf"</?(?:br|p|div|li|ul|ol|tr|td|h[1-6]|hr){ATTRIBUTES}|[\r\n\v\f\u2028\u2029]", re.IGNORECASE)
-ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w+);")  # with the semicolon: ?a=1&section=2 has none
-TAG = re.compile(rf"</?(?:a|b|i|u|s|em|strong|span|font|sup|sub|small|big|center|img){ATTRIBUTES}", re.IGNORECASE)
+BREAK = re.compile(
+    rf"</?(?:br|p|div|li|ul|ol|tr|td|h[1-6]|hr){ATTRIBUTES}|[\r\n\v\f\u2028\u2029]", re.IGNORECASE
+)
+ENTITY = re.compile(
+    r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w+);"
+)  # with the semicolon: ?a=1&section=2 has none
+TAG = re.compile(
+    rf"</?(?:a|b|i|u|s|em|strong|span|font|sup|sub|small|big|center|img){ATTRIBUTES}", re.IGNORECASE
+)
 INVISIBLE = re.compile(
     r"[\x00-\x08\x0e-\x1b\x7f\xad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e01ef]"
 )
-NOT_JOINING = re.compile(INVISIBLE.pattern.replace(r"\u200b-\u200f", r"\u200b\u200e\u200f"))  # Persian needs joiners
+NOT_JOINING = re.compile(
+    INVISIBLE.pattern.replace(r"\u200b-\u200f", r"\u200b\u200e\u200f")
+)  # Persian needs joiners
 # C1 controls are Windows-1252 read as latin-1, and mapped accordingly, as in HTML. Free-standing accents are meant as
 # apostrophes and quotation marks.
-CP1252_FIXES = {code: bytes([code]).decode("cp1252", "ignore") or None for code in range(0x80, 0xA0)}
+CP1252_FIXES = {
+    code: bytes([code]).decode("cp1252", "ignore") or None for code in range(0x80, 0xA0)
+}
 CP1252_FIXES |= str.maketrans({"´": "'", "¨": '"'})
 
 
@@ -43,7 +53,9 @@ def paragraphs(line: str, form: str = "NFC", invisible: re.Pattern = INVISIBLE) 
     parts = BREAK.split(line)
     marked_up = "<" in line or "&" in line
     if marked_up:
-        parts = [ENTITY.sub(lambda match: html.unescape(match[0]), TAG.sub("", part)) for part in parts]
+        parts = [
+            ENTITY.sub(lambda match: html.unescape(match[0]), TAG.sub("", part)) for part in parts
+        ]
     if marked_up or not line.isascii():
         parts = [unicodedata.normalize(form, part.translate(CP1252_FIXES)) for part in parts]
     return [part for part in (" ".join(invisible.sub("", part).split()) for part in parts) if part]
@@ -60,7 +72,9 @@ TITLES = NEVER_LAST | _set(
     "adj adm adv asst bldg brig capt cmdr col comdr corp cpl drs ens gen gov hon insp lt maj msgr mt op ord pfc ph.d "
     "pvt rep reps rev rt sen sens sfc sgt sr supt surg"
 )
-NUMBERED = _set("no nos nr p pp vol vols fig ch ca c jan feb mar apr jun jul aug sep sept oct nov dec")
+NUMBERED = _set(
+    "no nos nr p pp vol vols fig ch ca c jan feb mar apr jun jul aug sep sept oct nov dec"
+)
 SELDOM_LAST = TITLES | _set(
     "inc ltd co bros jr calif fla conn mich tenn minn wis ariz okla ave blvd dept univ assn est al incl resp viz aka "
     "dist"
@@ -76,7 +90,9 @@ STARTERS = _set(
 )
 
 W = r"[\w\u0300-\u036f]"  # a word character
-SENTENCE_END = re.compile(r"""(?<![.!?])([.!?]+(?: [.!?]+)*)(["')\]}]*)(?:( +)|(?=[("]?[^\W\d_]))""")
+SENTENCE_END = re.compile(
+    r"""(?<![.!?])([.!?]+(?: [.!?]+)*)(["')\]}]*)(?:( +)|(?=[("]?[^\W\d_]))"""
+)
 LAST_WORD = re.compile(r"""(?!')[^\s"(\[/:;,]*$""")
 NEXT_WORD = re.compile(r"[\w']*\.?")
 INITIALS = re.compile(r"[A-Z]|(?:\w+-)?(?:[^\W\d_]\.)+[^\W\d_]")
@@ -102,7 +118,12 @@ SPACED_DOTS = re.compile(r"(?<!\.)\.(?: \.)+(?![.\w])")
 
 def english(paragraph: str) -> Iterator[list[str]]:
     """Yield the sentences of an English paragraph, each a list of tokens, in the style of the 1 Billion Word corpus."""
-    text = DASH_IN_NUMBER.sub("-", paragraph).replace("–", " - ").translate(ASCII_MARKS).replace("''", '"')
+    text = (
+        DASH_IN_NUMBER.sub("-", paragraph)
+        .replace("–", " - ")
+        .translate(ASCII_MARKS)
+        .replace("''", '"')
+    )
     for sentence in split_english(SPACED_DOTS.sub(lambda dots: dots[0].replace(" ", ""), text)):
         yield TOKEN.findall(NEGATION.sub(r" \g<0>", FULL_STOP.sub(_full_stop, sentence)))
 
@@ -126,7 +147,9 @@ def _next_word(text: str, start: int) -> int:
 def _ends_sentence(text: str, start: int, match: re.Match) -> bool:
     """Tell whether a match of SENTENCE_END ends the sentence that begins at `start`."""
     marks, closed, gap = match.groups()
-    word = LAST_WORD.search(text[max(start, match.start() - 40) : match.start()].rstrip())[0].rstrip(")]'")
+    word = LAST_WORD.search(text[max(start, match.start() - 40) : match.start()].rstrip())[
+        0
+    ].rstrip(")]'")
     rest = text[match.end() : match.end() + 40].lstrip("\"'([{")
     key, first, follower = word.lower(), rest[:1], NEXT_WORD.match(rest)[0]
     starts = follower.lower() in STARTERS
@@ -139,11 +162,19 @@ def _ends_sentence(text: str, start: int, match: re.Match) -> bool:
     if len(marks) > 1:
         return not first.islower()
     if first.islower():
-        plain = len(word) > (1 if word.islower() else 3) and "." not in word and key not in ABBREVIATIONS
+        plain = (
+            len(word) > (1 if word.islower() else 3)
+            and "." not in word
+            and key not in ABBREVIATIONS
+        )
         return not closed and (plain or word.isdigit())
     if closed:
         return True
-    if key in NEVER_LAST or (key in NUMBERED and first.isdigit()) or text[start : match.start()].isdigit():
+    if (
+        key in NEVER_LAST
+        or (key in NUMBERED and first.isdigit())
+        or text[start : match.start()].isdigit()
+    ):
         return False
     if key in ("a.m", "p.m"):
         return not (follower.isupper() and 1 < len(follower) < 5)  # 5 p.m. EST
@@ -202,7 +233,10 @@ def split_chinese(text: str) -> list[str]:
         if text.startswith('"', end):
             quotes, counted = quotes + text.count('"', counted, end), end
             end += quotes % 2
-        before, after = text[max(start, match.start() - 30) : match.start()], text[match.start() : match.start() + 30]
+        before, after = (
+            text[max(start, match.start() - 30) : match.start()],
+            text[match.start() : match.start() + 30],
+        )
         in_title = before.rfind("《") > before.rfind("》") and "》" in after
         if not in_title and word < match.start() and not CONTINUES_ZH.match(text, end):
             sentences.append(text[start:end].strip())
@@ -244,7 +278,13 @@ def any_script(paragraph: str) -> Iterator[list[str]]:
 
 
 CHINESE = ("zh", "characters")
-LANGUAGES = ("en", "zh", "characters", "any", "none")  # characters: Chinese ones; none: split at white space
+LANGUAGES = (
+    "en",
+    "zh",
+    "characters",
+    "any",
+    "none",
+)  # characters: Chinese ones; none: split at white space
 
 
 @dataclass(frozen=True)
@@ -261,9 +301,13 @@ class Tokeniser:
         if self.lang == "none":
             return [tokens] if (tokens := line.split()) else []
         segmented = partial(chinese, segment=self.segment)
-        split = {"en": english, "zh": segmented, "characters": characters, "any": any_script}[self.lang]
+        split = {"en": english, "zh": segmented, "characters": characters, "any": any_script}[
+            self.lang
+        ]
         invisible = NOT_JOINING if self.lang == "any" else INVISIBLE
-        return [tokens for paragraph in paragraphs(line, form, invisible) for tokens in split(paragraph)]
+        return [
+            tokens for paragraph in paragraphs(line, form, invisible) for tokens in split(paragraph)
+        ]
 
     def __call__(self, text: str) -> list[str]:
         """Return the tokens of a text, as `preprocess.py text` makes them: in English `it 's`, `do n't`, and no HTML.

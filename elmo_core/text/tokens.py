@@ -55,7 +55,9 @@ class LMBatch:
         used, inverse = np.unique(np.concatenate(inputs), return_inverse=True)
         fields = self.tokens.characters, self.tokens.lengths, self.tokens.words
         tokens = Tokens(*(None if field is None else field[used] for field in fields))
-        forward, backward = (pad_rows(half, lengths, steps) for half in np.split(inverse.ravel(), 2))
+        forward, backward = (
+            pad_rows(half, lengths, steps) for half in np.split(inverse.ravel(), 2)
+        )
         targets = self.forward_target[rows], self.backward_target[rows]
         return LMBatch(tokens, forward, backward, *targets, lengths, self.position, self.scored)
 
@@ -72,7 +74,9 @@ class Lexicon:
         """Ids (n,) int32 of n tokens."""
         default = -1 if "char" in self._input else UNK_ID
         tokens = self._vocabulary.alphabet.truncated(tokens)
-        ids = np.fromiter(map(self._vocabulary.index.get, tokens, repeat(default)), np.int32, len(tokens))
+        ids = np.fromiter(
+            map(self._vocabulary.index.get, tokens, repeat(default)), np.int32, len(tokens)
+        )
         positions = np.flatnonzero(ids < 0)
         if len(positions):
             unknown, words = self._unknown, [tokens[position] for position in positions.tolist()]
@@ -108,7 +112,10 @@ class Lexicon:
         characters = lengths = words = None
         if "char" in self._input:
             distinct = distinct[np.argsort(self._lengths[distinct], kind="stable")]
-            characters, lengths = self._character_rows(distinct), self._lengths[distinct].astype(np.int32)
+            characters, lengths = (
+                self._character_rows(distinct),
+                self._lengths[distinct].astype(np.int32),
+            )
         if "word" in self._input:
             words = self.targets(distinct).astype(np.int64)
         self._slots[distinct] = positions[: len(distinct)]
@@ -127,7 +134,9 @@ class Lexicon:
         self._slots = np.empty(len(self._vocabulary) + len(self._unknown), np.int32)
         if "char" in self._input:
             self._characters = self._vocabulary.alphabet.table(self._unknown)
-            self._lengths = np.concatenate([self._vocabulary.characters.lengths, self._characters.lengths])
+            self._lengths = np.concatenate(
+                [self._vocabulary.characters.lengths, self._characters.lengths]
+            )
 
 
 _ALPHABET_ONLY = Vocabulary(SPECIAL_TOKENS)
@@ -156,7 +165,9 @@ BATCHES_PER_WINDOW = 16
 TOKENS_PER_SENTENCE = 32  # assumed average: with longer ones, a window has fewer sentences
 
 
-def sentence_windows(sentences: Iterable[Any], size: float, length: Callable[[Any], int] = len) -> Iterator[list[Any]]:
+def sentence_windows(
+    sentences: Iterable[Any], size: float, length: Callable[[Any], int] = len
+) -> Iterator[list[Any]]:
     """Yield up to `size` sentences at a time; math.inf: all at once. length: the number of a sentence's tokens."""
     window, tokens = [], 0
     for sentence in sentences:
@@ -194,11 +205,15 @@ def sentence_batches(
         begin += len(group)
 
 
-def shuffled_batches(lengths: Sequence[int], batch_size: int, random: np.random.Generator) -> list[np.ndarray]:
+def shuffled_batches(
+    lengths: Sequence[int], batch_size: int, random: np.random.Generator
+) -> list[np.ndarray]:
     """Batches of an epoch in random order, as positions (B,) of sentences of similar length. lengths: of all sentences."""
     order = random.permutation(len(lengths))
     shuffled = np.asarray(lengths)[order].tolist()
-    batches = [order[positions] for positions, _ in sentence_batches(shuffled, batch_size, length=int)]
+    batches = [
+        order[positions] for positions, _ in sentence_batches(shuffled, batch_size, length=int)
+    ]
     random.shuffle(batches)
     return batches
 

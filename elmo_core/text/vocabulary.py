@@ -19,7 +19,12 @@ UNK = "<UNK>"
 SPECIAL_TOKENS = BOS, EOS, UNK
 UNK_ID = SPECIAL_TOKENS.index(UNK)
 SLICE = 1 << 16  # tokens that are checked at once
-PADDLENLP_SPECIAL_TOKENS = {"UNK", BOS, EOS, "<PAD>"}  # its reader puts them before the words of a file
+PADDLENLP_SPECIAL_TOKENS = {
+    "UNK",
+    BOS,
+    EOS,
+    "<PAD>",
+}  # its reader puts them before the words of a file
 
 
 class Vocabulary:
@@ -29,10 +34,16 @@ class Vocabulary:
     alphabet: how words become character ids.
     """
 
-    rows: slice | np.ndarray = slice(None)  # of the tokens in the tables of a model for which they had another order
+    rows: slice | np.ndarray = slice(
+        None
+    )  # of the tokens in the tables of a model for which they had another order
 
     def __init__(
-        self, tokens: Iterable[str], source: str | Path = "vocabulary", alphabet: Alphabet = BYTES, lines: Iterable = ()
+        self,
+        tokens: Iterable[str],
+        source: str | Path = "vocabulary",
+        alphabet: Alphabet = BYTES,
+        lines: Iterable = (),
     ):
         self.tokens, self.source, self.alphabet = list(tokens), source, alphabet
         self.index = {token: i for i, token in enumerate(self.tokens)}
@@ -47,10 +58,14 @@ class Vocabulary:
         """Read a vocabulary file: UTF-8, one token per line. Ours replace PaddleNLP's special tokens, or are added."""
         tokens = _read_vocabulary(path := user_path(path))
         if set(tokens[:4]) == PADDLENLP_SPECIAL_TOKENS:
-            log.info(f"{path} begins with PaddleNLP's special tokens: {', '.join(SPECIAL_TOKENS)} replace them.")
+            log.info(
+                f"{path} begins with PaddleNLP's special tokens: {', '.join(SPECIAL_TOKENS)} replace them."
+            )
             return cls([*SPECIAL_TOKENS, *tokens[4:]], path, alphabet, count(2))
         if PADDLENLP_SPECIAL_TOKENS.union(SPECIAL_TOKENS).isdisjoint(tokens):
-            log.info(f"{path} has no special tokens: adding {', '.join(SPECIAL_TOKENS)} to its {len(tokens):,} words.")
+            log.info(
+                f"{path} has no special tokens: adding {', '.join(SPECIAL_TOKENS)} to its {len(tokens):,} words."
+            )
             return cls([*SPECIAL_TOKENS, *tokens], path, alphabet, count(1 - len(SPECIAL_TOKENS)))
         return cls(tokens, path, alphabet)
 
@@ -58,7 +73,9 @@ class Vocabulary:
     def from_bilm_file(cls, path: Path) -> "Vocabulary":
         """Read bilm-tf's file, with the special tokens in any lines: they become the first, and `rows` has the old rows."""
         tokens = list(enumerate(_read_vocabulary(path), 1))
-        tokens = [(line, token) for line, token in tokens if token != "!!!MAXTERMID"]  # which bilm-tf skips
+        tokens = [
+            (line, token) for line, token in tokens if token != "!!!MAXTERMID"
+        ]  # which bilm-tf skips
         order = {token: place - len(SPECIAL_TOKENS) for place, token in enumerate(SPECIAL_TOKENS)}
         rows = sorted(range(len(tokens)), key=lambda row: order.get(tokens[row][1], 0))
         lines, tokens = zip(*(tokens[row] for row in rows), strict=True)
@@ -67,13 +84,19 @@ class Vocabulary:
         return vocabulary
 
     @classmethod
-    def frequent(cls, tokens: Iterable[str], min_count: int = 1, max_size: int | None = None) -> "Vocabulary":
+    def frequent(
+        cls, tokens: Iterable[str], min_count: int = 1, max_size: int | None = None
+    ) -> "Vocabulary":
         """Choose the tokens of a text that occur at least min_count times; with special tokens, at most max_size.
 
         tokens: or a Counter of them.
         """
         counts = tokens if isinstance(tokens, Counter) else Counter(tokens)
-        words = [x for x, n in counts.items() if n >= min_count and x not in SPECIAL_TOKENS and x.split() == [x]]
+        words = [
+            x
+            for x, n in counts.items()
+            if n >= min_count and x not in SPECIAL_TOKENS and x.split() == [x]
+        ]
         words.sort(key=lambda word: (-counts[word], word))
         return cls([*SPECIAL_TOKENS, *words][: max_size and max(max_size, len(SPECIAL_TOKENS))])
 
@@ -81,7 +104,10 @@ class Vocabulary:
     def is_vocabulary_file(path: Path) -> bool:
         """Tell whether the file begins with the special tokens."""
         with path.open("rb") as file:
-            return tuple(file.read(40).removeprefix(BOM_UTF8).decode("utf-8", "ignore").split()[:3]) == SPECIAL_TOKENS
+            return (
+                tuple(file.read(40).removeprefix(BOM_UTF8).decode("utf-8", "ignore").split()[:3])
+                == SPECIAL_TOKENS
+            )
 
     def save(self, path: str | Path) -> None:
         """Write the file that `from_file` reads."""
@@ -89,7 +115,11 @@ class Vocabulary:
             file.write(("\n".join(self.tokens) + "\n").encode("utf-8"))
 
     def __reduce__(self):
-        return Vocabulary, (self.tokens, "vocabulary", self.alphabet)  # without the character table, which is large
+        return Vocabulary, (
+            self.tokens,
+            "vocabulary",
+            self.alphabet,
+        )  # without the character table, which is large
 
     def __repr__(self) -> str:
         return f"<Vocabulary of {len(self):,} words>"

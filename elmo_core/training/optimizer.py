@@ -47,7 +47,9 @@ class Optimizer:
             for moment, value in self.MOMENTS.items():
                 self._state[f"{name}_{moment}_0"] = paddle.full_like(weight, value)
             for power, value in self.POWERS.items():  # on the host, where the kernels read them
-                self._state[f"{name}_{power}_0"] = paddle.to_tensor([value], place=paddle.CPUPlace())
+                self._state[f"{name}_{power}_0"] = paddle.to_tensor(
+                    [value], place=paddle.CPUPlace()
+                )
 
     def state_dict(self) -> dict[str, paddle.Tensor]:
         return self._state
@@ -56,8 +58,12 @@ class Optimizer:
         """Restore a state of `state_dict`. Weights that it lacks keep theirs; entries of other weights are ignored."""
         for key in self._state.keys() & state.keys():
             old = self._state[key]
-            values = np.reshape(state[key], old.shape).astype(str(old.dtype).removeprefix("paddle."), copy=False)
-            self._state[key] = paddle.to_tensor(values, place=old.place)  # the kernels check no type
+            values = np.reshape(state[key], old.shape).astype(
+                str(old.dtype).removeprefix("paddle."), copy=False
+            )
+            self._state[key] = paddle.to_tensor(
+                values, place=old.place
+            )  # the kernels check no type
 
     def clear_grad(self) -> None:
         for weight in self.weights.values():
@@ -67,14 +73,23 @@ class Optimizer:
     @paddle.no_grad()
     def step(self) -> None:
         # the rows that a gradient covers, None: all
-        gradients = {name: (None, weight.grad) for name, weight in self.weights.items() if weight.grad is not None}
+        gradients = {
+            name: (None, weight.grad)
+            for name, weight in self.weights.items()
+            if weight.grad is not None
+        }
         for name, weight in self.weights.items():
             if (rows := row_gradient(weight)) is not None:
                 gradients[name] = None if rows.covers(weight) else rows, rows.values
         scale, lr = None, paddle.full([1], self.lr, "float32")
         if self.max_grad_norm and gradients:
-            squares = [paddle._C_ops.squared_l2_norm(gradient).reshape([1]) for _, gradient in gradients.values()]
-            scale = self.max_grad_norm / paddle.concat(squares).sum().sqrt().clip(min=self.max_grad_norm)
+            squares = [
+                paddle._C_ops.squared_l2_norm(gradient).reshape([1])
+                for _, gradient in gradients.values()
+            ]
+            scale = self.max_grad_norm / paddle.concat(squares).sum().sqrt().clip(
+                min=self.max_grad_norm
+            )
         for name, (rows, gradient) in gradients.items():
             factor = self.weights[name].optimize_attr["learning_rate"]
             if decay := self.weight_decay.get(name):
@@ -131,4 +146,6 @@ class Adam(Optimizer):
 
     def _apply(self, name: str, gradient, lr, weight, *moments) -> None:
         powers = [self._state[f"{name}_{power}_0"] for power in self.POWERS]
-        paddle_compat.adam_update(paddle, weight, gradient, lr, moments, powers, (*self.POWERS.values(), self.EPSILON))
+        paddle_compat.adam_update(
+            paddle, weight, gradient, lr, moments, powers, (*self.POWERS.values(), self.EPSILON)
+        )

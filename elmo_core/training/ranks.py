@@ -19,8 +19,14 @@ from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError
 
-COLLECTIVE_ERRORS = (RuntimeError, OSError, SystemError)  # gloo's, NCCL's, and CUDA's that Paddle calls fatal
-HEARTBEAT_SECONDS = 1.0  # between messages to waiting ranks; gloo drops a rank that is silent for 30 s
+COLLECTIVE_ERRORS = (
+    RuntimeError,
+    OSError,
+    SystemError,
+)  # gloo's, NCCL's, and CUDA's that Paddle calls fatal
+HEARTBEAT_SECONDS = (
+    1.0  # between messages to waiting ranks; gloo drops a rank that is silent for 30 s
+)
 
 
 class Ranks:
@@ -47,7 +53,9 @@ class Ranks:
         """Sum each value over all ranks."""
         if self.size == 1:
             return list(values)
-        return self._all_reduce(np.array(values, np.float64), paddle.distributed.ReduceOp.SUM).tolist()
+        return self._all_reduce(
+            np.array(values, np.float64), paddle.distributed.ReduceOp.SUM
+        ).tolist()
 
     def any(self, flag: bool) -> bool:
         """Return whether the flag is true on any rank."""
@@ -73,7 +81,11 @@ class Ranks:
         """
         if self.size == 1:
             return [work()]
-        device, outcome, context = paddle.get_device(), {}, contextvars.copy_context()  # such as the precision
+        device, outcome, context = (
+            paddle.get_device(),
+            {},
+            contextvars.copy_context(),
+        )  # such as the precision
 
         def run() -> None:
             try:
@@ -82,12 +94,16 @@ class Ranks:
             except BaseException as error:  # SystemExit, too: a rank without a result has failed
                 outcome["error"] = error
 
-        worker = threading.Thread(target=context.run, args=(run,), daemon=True)  # daemon: Ctrl-C does not wait for it
+        worker = threading.Thread(
+            target=context.run, args=(run,), daemon=True
+        )  # daemon: Ctrl-C does not wait for it
         worker.start()
         while self.any(worker.is_alive()):
             worker.join(HEARTBEAT_SECONDS)
         error = outcome.get("error")
-        outcomes = self.gather((outcome.get("result"), error and f"{type(error).__name__}: {error}"))
+        outcomes = self.gather(
+            (outcome.get("result"), error and f"{type(error).__name__}: {error}")
+        )
         for rank, (_, reason) in enumerate(outcomes):
             if reason:
                 raise error or UserError(f"rank {rank} stopped ({reason}).")
@@ -110,7 +126,9 @@ class Ranks:
         dense = [weight for weight in weights if weight.grad is not None]
         tables = [weight for weight in weights if getattr(weight, "row_gradient", None) is not None]
         rows, request = self._union_of_rows(tables, request)
-        spread = [table.row_gradient.expand_to(ids) for table, ids in zip(tables, rows, strict=True)]
+        spread = [
+            table.row_gradient.expand_to(ids) for table, ids in zip(tables, rows, strict=True)
+        ]
         means = self._means([*(weight.grad for weight in dense), *spread])
         for weight, mean in zip(dense, means, strict=False):
             weight.grad = mean
@@ -130,7 +148,9 @@ class Ranks:
         for table, offset in zip(distinct.values(), offsets, strict=False):
             marks[offset + table.row_gradient.unshared_ids] = 1
         marks[-1] = request
-        *parts, requests = np.split(self._all_reduce(marks, paddle.distributed.ReduceOp.MAX), offsets[1:])
+        *parts, requests = np.split(
+            self._all_reduce(marks, paddle.distributed.ReduceOp.MAX), offsets[1:]
+        )
         rows = dict(zip(distinct, map(np.flatnonzero, parts), strict=True))
         return [rows[id(table.row_gradient.ids)] for table in tables], int(requests[0])
 

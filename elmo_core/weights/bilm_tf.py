@@ -36,20 +36,36 @@ PROJECTION = ("CNN_proj/W_proj", "CNN_proj/b_proj")
 NETWORK = re.compile(r"char_embed|CNN|RNN_")  # beginnings of the names of a network's datasets
 # options and the fields of ELMoConfig that they set
 LSTM_OPTIONS = {"dim": "cell_dim"}
-LSTM_OPTIONS |= {n: n for n in ("projection_dim", "n_layers", "cell_clip", "proj_clip", "use_skip_connections")}
-CNN_OPTIONS = {"max_characters_per_token": "max_characters"} | {n: n for n in ("filters", "activation", "n_highway")}
+LSTM_OPTIONS |= {
+    n: n for n in ("projection_dim", "n_layers", "cell_clip", "proj_clip", "use_skip_connections")
+}
+CNN_OPTIONS = {"max_characters_per_token": "max_characters"} | {
+    n: n for n in ("filters", "activation", "n_highway")
+}
 SINGLE_CELL = re.compile(r"(RNN_[01]/RNN/)(LSTMCell/.*)")
 
 
 def layout(
-    config: ELMoConfig, softmax: bool, projected: bool = True, rows: slice | np.ndarray = slice(None)
+    config: ELMoConfig,
+    softmax: bool,
+    projected: bool = True,
+    rows: slice | np.ndarray = slice(None),
 ) -> Iterator[Item]:
     """List a model's datasets and the weights in them. rows: those of our vocabulary's words in their tables."""
-    encoder, features, size, cell = "token_encoder", config.n_filters, config.projection_dim, config.cell_dim
+    encoder, features, size, cell = (
+        "token_encoder",
+        config.n_filters,
+        config.projection_dim,
+        config.cell_dim,
+    )
     table = f"{encoder}.embedding.weight"
     if config.input == "char":
         width = config.character_dim
-        yield Item("char_embed", (CHARACTERS, width), {table: lambda array: np.pad(array, [(1, 0), (0, 0)])})
+        yield Item(
+            "char_embed",
+            (CHARACTERS, width),
+            {table: lambda array: np.pad(array, [(1, 0), (0, 0)])},
+        )
         for k, (columns, number) in enumerate(config.filters):
             name, matrix = f"{encoder}.convolutions.{k}", _reshaped(columns * width, number)
             yield Item(f"CNN/W_cnn_{k}", (1, columns, width, number), {f"{name}.weight": matrix})
@@ -76,8 +92,12 @@ def layout(
             if projected:
                 yield Item(f"{root}/W_P_0", (cell, size), {f"{name}.projection_weight": same})
     if softmax:
-        yield Item(SOFTMAX[0], (config.vocab_size, size), {"softmax.weight": lambda array: array[rows]})
-        yield Item(SOFTMAX[1], (config.vocab_size,), {"softmax.bias": lambda array: array[rows, None]})
+        yield Item(
+            SOFTMAX[0], (config.vocab_size, size), {"softmax.weight": lambda array: array[rows]}
+        )
+        yield Item(
+            SOFTMAX[1], (config.vocab_size,), {"softmax.bias": lambda array: array[rows, None]}
+        )
 
 
 def _reshaped(*shape: int) -> Conversion:
@@ -95,7 +115,10 @@ def read_arrays(
     values: of `read_options`. source: where these are from, for error messages. words: the file of the vocabulary.
     """
     # models of one layer are dumped without MultiRNNCell
-    arrays = {SINGLE_CELL.sub(r"\1MultiRNNCell/Cell0/\2", name): array for name, array in weights.arrays.items()}
+    arrays = {
+        SINGLE_CELL.sub(r"\1MultiRNNCell/Cell0/\2", name): array
+        for name, array in weights.arrays.items()
+    }
     weights = ArrayFile(weights.path, arrays)
     has_softmax = arrays.keys() >= set(SOFTMAX)
     vocabulary = None
@@ -103,11 +126,15 @@ def read_arrays(
         vocabulary = Vocabulary.from_bilm_file(words)
         values["vocab_size"] = len(vocabulary)
     elif words:
-        log.info(f"vocabulary    {words} is not used: a character model without a softmax needs no words")
+        log.info(
+            f"vocabulary    {words} is not used: a character model without a softmax needs no words"
+        )
     elif values["input"] == "word":
         raise UserError(f"{source}: a word model requires `vocab`: its words.")
     elif has_softmax:
-        log.warning(f"The softmax in {weights.path} is ignored: `vocab` is missing, the words that it predicts.")
+        log.warning(
+            f"The softmax in {weights.path} is ignored: `vocab` is missing, the words that it predicts."
+        )
     projected = _is_projected(weights, values)
     try:
         config = ELMoConfig(**values)
@@ -116,7 +143,9 @@ def read_arrays(
     params: dict[str, np.ndarray] = {}
     rows = vocabulary.rows if vocabulary else slice(None)
     for item in layout(config, has_softmax and vocabulary is not None, projected, rows):
-        params |= item.converted(_take(weights, item, words if item.name in ("embedding", *SOFTMAX) else source))
+        params |= item.converted(
+            _take(weights, item, words if item.name in ("embedding", *SOFTMAX) else source)
+        )
     _check_unused(weights, config, source)
     return config, params | ({} if projected else identity_projections(config)), vocabulary
 
@@ -135,7 +164,9 @@ def _take(file: ArrayFile, item: Item, implied_by: str | Path) -> np.ndarray:
     if item.name != "char_embed" or file.shape(item.name, 2)[0] != CHARACTERS + 1:
         return file.take(item.name, item.shape, implied_by)
     array = file.take(item.name, (CHARACTERS + 1, item.shape[1]), implied_by)
-    log.warning(f"{file.path}: {item.name} has {CHARACTERS + 1} rows. Ignoring one that is never read.")
+    log.warning(
+        f"{file.path}: {item.name} has {CHARACTERS + 1} rows. Ignoring one that is never read."
+    )
     return array[:-1] if array[0].any() else array[1:]
 
 
@@ -144,10 +175,14 @@ def _check_unused(weights: ArrayFile, config: ELMoConfig, source: Path) -> None:
     if config.n_filters == config.projection_dim:
         weights.unused.difference_update(PROJECTION)  # the identity, which only AllenNLP reads
     if unknown := [name for name in sorted(weights.unused) if NETWORK.match(name)]:
-        raise UserError(f"{weights.path} contains {quoted(unknown)}, which {source} does not mention.")
+        raise UserError(
+            f"{weights.path} contains {quoted(unknown)}, which {source} does not mention."
+        )
     if weights.unused:
         ignored = format_count(len(weights.unused), "datasets")
-        log.warning(f"{weights.path}: ignoring {ignored} outside the model: {quoted(sorted(weights.unused))}.")
+        log.warning(
+            f"{weights.path}: ignoring {ignored} outside the model: {quoted(sorted(weights.unused))}."
+        )
 
 
 # options.json
@@ -158,7 +193,9 @@ def read_options(path: Path) -> dict[str, Any]:
     options = disk.read_json(path, "bilm-tf's options")
     lstm = _section(path, options, "lstm")
     if "use_skip_connections" not in lstm:
-        log.warning(f"{path}: lstm has no use_skip_connections; assuming false, as bilm-tf's training does.")
+        log.warning(
+            f"{path}: lstm has no use_skip_connections; assuming false, as bilm-tf's training does."
+        )
     lstm = {"n_layers": 1, "use_skip_connections": False, **lstm}
     values = {ours: lstm.get(theirs) for theirs, ours in LSTM_OPTIONS.items()}
     values |= {clip: values[clip] or 0.0 for clip in ("cell_clip", "proj_clip")}
@@ -167,7 +204,12 @@ def read_options(path: Path) -> dict[str, Any]:
     cnn = _section(path, options, "char_cnn")
     values |= {ours: cnn.get(theirs) for theirs, ours in CNN_OPTIONS.items()}
     embedding = _section(path, cnn, "embedding")
-    return {"input": "char", **values, "n_highway": cnn.get("n_highway") or 0, "character_dim": embedding.get("dim")}
+    return {
+        "input": "char",
+        **values,
+        "n_highway": cnn.get("n_highway") or 0,
+        "character_dim": embedding.get("dim"),
+    }
 
 
 def _section(path: Path, values: dict[str, Any], name: str) -> dict[str, Any]:
@@ -183,16 +225,24 @@ def _section(path: Path, values: dict[str, Any], name: str) -> dict[str, Any]:
 def write_bilm_tf(folder: Path, config: ELMoConfig, params: Mapping[str, np.ndarray]) -> None:
     """Write options.json and weights.hdf5 into the folder; HDF5 verifies its checksums when they are read."""
     if config.input not in ("char", "word") or config.alphabet != "bytes":
-        raise UserError(f"{config.input} input, alphabet {config.alphabet}: bilm-tf has only char (of bytes) and word.")
+        raise UserError(
+            f"{config.input} input, alphabet {config.alphabet}: bilm-tf has only char (of bytes) and word."
+        )
     disk.write_json(folder / OPTIONS, options(config), indent=2)
     with disk.atomic_write(folder / WEIGHTS, "wb") as target, h5py.File(target.name, "w") as file:
         for item in layout(config, "softmax.weight" in params):
-            array = np.concatenate([params[name].astype(np.float32).reshape(-1) for name in item.weights])
+            array = np.concatenate(
+                [params[name].astype(np.float32).reshape(-1) for name in item.weights]
+            )
             if item.name.endswith("/B"):
-                array[2 * config.cell_dim : 3 * config.cell_dim] += np.float32(config.forget_bias - 1)
+                array[2 * config.cell_dim : 3 * config.cell_dim] += np.float32(
+                    config.forget_bias - 1
+                )
             array = array[-math.prod(item.shape) :]  # without row 0 of the characters
             file.create_dataset(item.name, data=array.reshape(item.shape), fletcher32=True)
-        if config.input == "char" and config.n_filters == config.projection_dim:  # AllenNLP always reads it
+        if (
+            config.input == "char" and config.n_filters == config.projection_dim
+        ):  # AllenNLP always reads it
             file[PROJECTION[0]] = np.eye(config.projection_dim, dtype=np.float32)
             file[PROJECTION[1]] = np.zeros(config.projection_dim, np.float32)
 
@@ -206,5 +256,9 @@ def options(config: ELMoConfig) -> dict[str, Any]:
         values["n_tokens_vocab"] = config.vocab_size
     if config.input == "char":
         cnn = {theirs: getattr(config, ours) for theirs, ours in CNN_OPTIONS.items()}
-        values["char_cnn"] = {**cnn, "embedding": {"dim": config.character_dim}, "n_characters": CHARACTERS + 1}
+        values["char_cnn"] = {
+            **cnn,
+            "embedding": {"dim": config.character_dim},
+            "n_characters": CHARACTERS + 1,
+        }
     return values

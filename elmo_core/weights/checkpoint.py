@@ -25,7 +25,12 @@ from elmo_core.messages import UserError, join_names
 from elmo_core.text.characters import CodePoints
 
 FORMAT_VERSION = 2
-CONFIG, VOCABULARY, CHARACTERS, WEIGHTS = "config.json", "vocab.txt", "characters.json", "model.safetensors"
+CONFIG, VOCABULARY, CHARACTERS, WEIGHTS = (
+    "config.json",
+    "vocab.txt",
+    "characters.json",
+    "model.safetensors",
+)
 OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
 FILES = CONFIG, VOCABULARY, CHARACTERS, WEIGHTS, OPTIMIZER, PROGRESS
 NAMES = "names.json"
@@ -46,12 +51,20 @@ def save_model(
     `save_training`. advice: what to do if weights are not finite. overwrite: replaces the model in this folder.
     """
     arrays = {name: np.asarray(array) for name, array in weights.items()}
-    if names := [name for name, x in arrays.items() if not np.isfinite([x.min(initial=0), x.max(initial=0)]).all()]:
+    if names := [
+        name
+        for name, x in arrays.items()
+        if not np.isfinite([x.min(initial=0), x.max(initial=0)]).all()
+    ]:
         dtype = arrays[names[0]].dtype
-        raise UserError(f"{folder} is not saved: weights are not finite in {dtype}: {join_names(names, 3)}. {advice}")
+        raise UserError(
+            f"{folder} is not saved: weights are not finite in {dtype}: {join_names(names, 3)}. {advice}"
+        )
     settings, *states = training or [None]
     with disk.atomic_folder(folder, overwrite) as temporary:
-        save_config(temporary, {"model": config.to_dict(), **({"training": settings} if training else {})})
+        save_config(
+            temporary, {"model": config.to_dict(), **({"training": settings} if training else {})}
+        )
         if vocabulary:
             save_vocabulary(temporary, vocabulary)
         if states:
@@ -76,21 +89,29 @@ def load_training(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Load the optimizer's arrays and the progress that `save_training` wrote."""
     path = folder / PROGRESS
     if not path.exists():
-        raise UserError(f"{folder} has only weights, and no training to resume. `finetune_from` starts from them.")
+        raise UserError(
+            f"{folder} has only weights, and no training to resume. `finetune_from` starts from them."
+        )
     disk.check_input(path, "the progress of a training")  # not a pipe, which would be read for ever
     arrays, metadata = read_tensors(folder / OPTIMIZER)
     if metadata.get(PROGRESS) != disk.sha256(path):
-        raise UserError(f"{path} is damaged, or not of the same training as {OPTIMIZER}. Copy the folder again.")
+        raise UserError(
+            f"{path} is damaged, or not of the same training as {OPTIMIZER}. Copy the folder again."
+        )
     values = disk.read_json(path, "the progress of a training")
     try:
         return arrays, join_arrays(values, arrays)
     except (KeyError, TypeError, RecursionError) as error:
-        raise UserError(f"{path} names arrays that {OPTIMIZER} does not have: it is not of this program.") from error
+        raise UserError(
+            f"{path} names arrays that {OPTIMIZER} does not have: it is not of this program."
+        ) from error
 
 
 def save_config(folder: Path, config: Mapping[str, Any]) -> None:
     """Write `config` and the version of the format to the folder's config.json."""
-    disk.write_json(folder / CONFIG, {"format_version": FORMAT_VERSION, **config}, indent=2, allow_nan=False)
+    disk.write_json(
+        folder / CONFIG, {"format_version": FORMAT_VERSION, **config}, indent=2, allow_nan=False
+    )
 
 
 def load_config(folder: Path) -> dict[str, Any]:
@@ -101,13 +122,21 @@ def load_config(folder: Path) -> dict[str, Any]:
         elmo = config.get("elmo")
         advice = "It has no ELMo."
         if isinstance(elmo, str):
-            advice = f"Its ELMo is {folder / elmo if (folder / elmo).is_dir() else elmo}: name that."
+            advice = (
+                f"Its ELMo is {folder / elmo if (folder / elmo).is_dir() else elmo}: name that."
+            )
         raise UserError(f"{folder} holds a trained {config['task']}, expected an ELMo. {advice}")
     version = config.pop("format_version", None)
     if type(version) is not int:
-        raise UserError(f"{path} is not of an ELMo model: it has no format_version. Name the folder of a model.")
+        raise UserError(
+            f"{path} is not of an ELMo model: it has no format_version. Name the folder of a model."
+        )
     if version != FORMAT_VERSION:
-        advice = "Upgrade." if version > FORMAT_VERSION else "Convert its weights: convert.py import FILE.pdparams"
+        advice = (
+            "Upgrade."
+            if version > FORMAT_VERSION
+            else "Convert its weights: convert.py import FILE.pdparams"
+        )
         raise UserError(f"{path}: format_version is {version}, expected {FORMAT_VERSION}. {advice}")
     return config
 
@@ -137,7 +166,9 @@ def resolve(path: str | Path) -> Path:
     """
     path = disk.user_path(path)
     if path.is_file():
-        raise UserError(f"{path} is a file, expected a model's folder. convert.py imports those of other programs.")
+        raise UserError(
+            f"{path} is a file, expected a model's folder. convert.py imports those of other programs."
+        )
     if path.suffix == ".pdparams":
         path = path.with_suffix("")
     run, candidates = path.parent, [path, *(path / str(step) for step in steps(path)[-1:])]
@@ -214,10 +245,15 @@ def _is_elmo(folder: Path) -> bool:
         return False
 
 
-def check_shapes(expected: Mapping[str, Sequence[int]], weights: Mapping[str, np.ndarray], source: str) -> None:
+def check_shapes(
+    expected: Mapping[str, Sequence[int]], weights: Mapping[str, np.ndarray], source: str
+) -> None:
     """Raise a UserError about `source` unless the weights have the expected names and shapes."""
     shapes = {name: tuple(shape) for name, shape in expected.items()}
     found = {name: array.shape for name, array in weights.items()}
     if different := [name for name in {**shapes, **found} if shapes.get(name) != found.get(name)]:
-        faults = [f"{name} is {found.get(name, 'missing')}, expected {shapes.get(name, 'none')}" for name in different]
+        faults = [
+            f"{name} is {found.get(name, 'missing')}, expected {shapes.get(name, 'none')}"
+            for name in different
+        ]
         raise UserError(f"{source}: the weights do not match the model: {join_names(faults)}.")

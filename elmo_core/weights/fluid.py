@@ -31,16 +31,24 @@ from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights.layout import Item, gates, read_items, same
 
-HEADER = struct.Struct("<IQIi")  # version, levels of detail, the tensor's version, length of the description
+HEADER = struct.Struct(
+    "<IQIi"
+)  # version, levels of detail, the tensor's version, length of the description
 DESCRIPTION = 64  # maximum bytes; two dimensions take 24
 CLIP = 3.0
-NETWORK = re.compile(r"embedding_para|(fw|bw)_layer\d+_gate_w|lstmp_\d+\.[bw]_\d+|softmax_(weight|bias)")
+NETWORK = re.compile(
+    r"embedding_para|(fw|bw)_layer\d+_gate_w|lstmp_\d+\.[bw]_\d+|softmax_(weight|bias)"
+)
 
 
 def read_fluid(folder: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[str, np.ndarray]]:
     """Read a folder of Fluid's variables under our names, with a softmax if it contains one."""
-    names = {path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")}
-    source = ArrayFile(folder, {name: _variable(folder / name) for name in names if NETWORK.fullmatch(name)})
+    names = {
+        path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")
+    }
+    source = ArrayFile(
+        folder, {name: _variable(folder / name) for name in names if NETWORK.fullmatch(name)}
+    )
     config = ELMoConfig(
         input="word",
         vocab_size=len(vocabulary),
@@ -51,24 +59,41 @@ def read_fluid(folder: Path, vocabulary: Vocabulary) -> tuple[ELMoConfig, dict[s
         proj_clip=CLIP,
         forget_bias=0.0,
     )
-    log.info(f"assumed       cell and projection clip {CLIP:g}, which the folder does not record; see config.json")
-    weights = read_items(source, layout(config, softmax=not names.isdisjoint({"softmax_weight", "softmax_bias"})))
+    log.info(
+        f"assumed       cell and projection clip {CLIP:g}, which the folder does not record; see config.json"
+    )
+    weights = read_items(
+        source, layout(config, softmax=not names.isdisjoint({"softmax_weight", "softmax_bias"}))
+    )
     if source.unused:
         complete = format_count(config.n_layers, "complete layers")
-        raise UserError(f"{folder}: besides {complete} it has {quoted(sorted(source.unused))}, parts of others.")
+        raise UserError(
+            f"{folder}: besides {complete} it has {quoted(sorted(source.unused))}, parts of others."
+        )
     return config, weights
 
 
 def layout(config: ELMoConfig, softmax: bool) -> Iterator[Item]:
     """List a model's variables and the weights in them."""
-    words, size, cell, reordered = config.vocab_size, config.projection_dim, config.cell_dim, gates("gifo")
+    words, size, cell, reordered = (
+        config.vocab_size,
+        config.projection_dim,
+        config.cell_dim,
+        gates("gifo"),
+    )
     yield Item("embedding_para", (words, size), {"token_encoder.embedding.weight": same})
     for d, (direction, short) in enumerate((("forward_lstm", "fw"), ("backward_lstm", "bw"))):
         for k in range(config.n_layers):
             ours, theirs = f"{direction}.{k}", f"lstmp_{d * config.n_layers + k}"
-            yield Item(f"{short}_layer{k + 1}_gate_w", (size, 4 * cell), {f"{ours}.input_weight": reordered})
+            yield Item(
+                f"{short}_layer{k + 1}_gate_w",
+                (size, 4 * cell),
+                {f"{ours}.input_weight": reordered},
+            )
             yield Item(f"{theirs}.w_0", (size, 4 * cell), {f"{ours}.recurrent_weight": reordered})
-            yield Item(f"{theirs}.b_0", (1, 4 * cell), {f"{ours}.bias": lambda array: reordered(array[0])})
+            yield Item(
+                f"{theirs}.b_0", (1, 4 * cell), {f"{ours}.bias": lambda array: reordered(array[0])}
+            )
             yield Item(f"{theirs}.w_1", (cell, size), {f"{ours}.projection_weight": same})
     if softmax:
         yield Item("softmax_weight", (words, size), {"softmax.weight": same})
@@ -86,7 +111,9 @@ def _variable(path: Path) -> np.ndarray:
         offset = HEADER.size + length
         description = VarType.TensorDesc.FromString(begin[HEADER.size : offset])
         if version or tensor_version or levels or description.data_type != VarType.FP32:
-            raise ValueError(f"versions {version} and {tensor_version}, {levels} levels, type {description.data_type}")
+            raise ValueError(
+                f"versions {version} and {tensor_version}, {levels} levels, type {description.data_type}"
+            )
         shape = tuple(description.dims)
         if not shape or min(shape) < 1 or size != offset + 4 * math.prod(shape):
             raise ValueError(f"its dimensions {shape} do not match its {size:,} bytes")

@@ -28,7 +28,10 @@ Model = tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary | None]  # under our
 
 
 def read_foreign(
-    paths: Sequence[Path], parent: Path, vocabulary: Path | None = None, format_name: str | None = None
+    paths: Sequence[Path],
+    parent: Path,
+    vocabulary: Path | None = None,
+    format_name: str | None = None,
 ) -> Model:
     """Read a model from files, folders and archives, under our names. Archives are unpacked inside `parent`.
 
@@ -36,8 +39,14 @@ def read_foreign(
     """
     with ExitStack() as stack:
         sources = [stack.enter_context(_unpacked(path, parent)) for path in paths]
-        entries = [sorted(source.rglob("[!.]*")) if source.is_dir() else [source] for source in sources]
-        files = [*{path.resolve(): path for path in chain.from_iterable(entries) if path.is_file()}.values()]
+        entries = [
+            sorted(source.rglob("[!.]*")) if source.is_dir() else [source] for source in sources
+        ]
+        files = [
+            *{
+                path.resolve(): path for path in chain.from_iterable(entries) if path.is_file()
+            }.values()
+        ]
         return READERS[format_name or _recognise(files)][1](files, vocabulary)
 
 
@@ -54,8 +63,12 @@ def _unpacked(path: Path, parent: Path) -> Iterator[Path]:
         yield path
         return
     if kind == "tar" and not hasattr(tarfile, "data_filter"):
-        raise UserError(f"{path}: unpacking needs Python 3.10.12, 3.11.4 or later. Unpack it, and name the folder.")
-    options = {"filter": "data"} if kind == "tar" else {}  # never outside of the folder; zip needs no filter
+        raise UserError(
+            f"{path}: unpacking needs Python 3.10.12, 3.11.4 or later. Unpack it, and name the folder."
+        )
+    options = (
+        {"filter": "data"} if kind == "tar" else {}
+    )  # never outside of the folder; zip needs no filter
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", suffix=".tmp", dir=parent) as folder:
         with damage_named(path):
             shutil.unpack_archive(path, folder, kind, **options)
@@ -68,7 +81,9 @@ def _recognise(files: Sequence[Path]) -> str:
         if any(path.name.endswith(ending) for path in files):
             return name
     endings = " or ".join(ending for ending, _ in READERS.values())
-    raise UserError(f"No model was found, only {_names(files)}. Expected a file whose name ends with {endings}.")
+    raise UserError(
+        f"No model was found, only {_names(files)}. Expected a file whose name ends with {endings}."
+    )
 
 
 def _names(files: Sequence[Path]) -> str:
@@ -94,20 +109,27 @@ def _single_file(files: Sequence[Path], ending: str) -> Path:
     """Return the only file whose name has this ending. Raise if there is none or more than one."""
     matches = [path for path in files if path.name.endswith(ending)]
     if len(matches) != 1:
-        raise UserError(f"{len(matches)} files end with {ending}, expected one: name it. Found {_names(files)}.")
+        raise UserError(
+            f"{len(matches)} files end with {ending}, expected one: name it. Found {_names(files)}."
+        )
     return matches[0]
 
 
 def _read_bilm_tf(files: Sequence[Path], vocabulary: Path | None) -> Model:
     """Read options, and weights in one or several files: AllenNLP released a softmax apart."""
-    options, paths = _single_file(files, bilm_tf.OPTIONS), [path for path in files if path.name.endswith(".hdf5")]
+    options, paths = (
+        _single_file(files, bilm_tf.OPTIONS),
+        [path for path in files if path.name.endswith(".hdf5")],
+    )
     if not paths:
         raise UserError(f"There is no .hdf5 with the weights, only {_names(files)}.")
     with ExitStack() as stack:
         arrays = {}
         for part in (stack.enter_context(open_hdf5(path, "bilm-tf's weights")) for path in paths):
             if repeated := arrays.keys() & part.arrays:
-                raise UserError(f"{part.path} is of another model than {paths[0]}: both have {quoted(repeated)}.")
+                raise UserError(
+                    f"{part.path} is of another model than {paths[0]}: both have {quoted(repeated)}."
+                )
             arrays |= part.arrays
         weights, values = ArrayFile(paths[0], arrays), bilm_tf.read_options(options)
         return bilm_tf.read_arrays(values, options, weights, _find_vocabulary(files, vocabulary))
@@ -134,15 +156,23 @@ def _read_paddle(files: Sequence[Path], vocabulary: Path | None) -> Model:
         words = _read_vocabulary(files, vocabulary)
         return *read_paddlenlp(path, arrays, words), words
     config_path = path.with_name("config.json")
-    config = ELMoConfig.from_dict(read_json(config_path, "the configuration of the model in this folder").get("model"))
+    config = ELMoConfig.from_dict(
+        read_json(config_path, "the configuration of the model in this folder").get("model")
+    )
     return config, arrays, _read_vocabulary(files, vocabulary) if config.vocab_size else None
 
 
 # by format: the ending of the name of a file that tells it, and a function of files and vocabulary
 READERS: dict[str, tuple[str, Callable[..., Model]]] = {
-    "tensorflow": (tensorflow.INDEX, _read_tensorflow),  # also if a dump in HDF5 is beside it, which has no softmax
+    "tensorflow": (
+        tensorflow.INDEX,
+        _read_tensorflow,
+    ),  # also if a dump in HDF5 is beside it, which has no softmax
     "bilm-tf": (".hdf5", _read_bilm_tf),
-    "manylangs": ("encoder.pkl", lambda files, _: read_manylangs(_single_file(files, "encoder.pkl").parent)),
+    "manylangs": (
+        "encoder.pkl",
+        lambda files, _: read_manylangs(_single_file(files, "encoder.pkl").parent),
+    ),
     "fluid": ("embedding_para", _read_fluid),
     "paddle": (".pdparams", _read_paddle),
 }

@@ -19,7 +19,9 @@ class Item(NamedTuple):
     weights: Mapping[str, Conversion]
 
     def converted(self, array: np.ndarray) -> dict[str, np.ndarray]:
-        return {ours: np.ascontiguousarray(convert(array)) for ours, convert in self.weights.items()}
+        return {
+            ours: np.ascontiguousarray(convert(array)) for ours, convert in self.weights.items()
+        }
 
 
 def read_items(file: ArrayFile, items: Iterable[Item]) -> dict[str, np.ndarray]:
@@ -51,14 +53,23 @@ def gates(order: str) -> Conversion:
 
 def identity_projections(config: ELMoConfig) -> dict[str, np.ndarray]:
     """Return the projections of LSTMs that have none."""
-    cells = [f"{direction}_lstm.{k}" for direction in ("forward", "backward") for k in range(config.n_layers)]
-    return {f"{cell}.projection_weight": np.eye(config.cell_dim, dtype=np.float32) for cell in cells}
+    cells = [
+        f"{direction}_lstm.{k}"
+        for direction in ("forward", "backward")
+        for k in range(config.n_layers)
+    ]
+    return {
+        f"{cell}.projection_weight": np.eye(config.cell_dim, dtype=np.float32) for cell in cells
+    }
 
 
 def convolutions(config: ELMoConfig, prefix: str, *axes: int) -> Iterable[Item]:
     """List kernels (number, C, *axes, width), axes of length 1, which become (width * C, number), and their biases."""
     for k, (width, number) in enumerate(config.filters):
-        shape, ours = (number, config.character_dim, *axes, width), f"token_encoder.convolutions.{k}"
+        shape, ours = (
+            (number, config.character_dim, *axes, width),
+            f"token_encoder.convolutions.{k}",
+        )
         yield Item(f"{prefix}{k}.weight", shape, {f"{ours}.weight": _matrix_of_kernel})
         yield Item(f"{prefix}{k}.bias", (number,), {f"{ours}.bias": same})
 

@@ -61,12 +61,16 @@ def read_manylangs(folder: Path) -> tuple[ELMoConfig, dict[str, np.ndarray], Voc
     except (UserError, TypeError, ValueError) as error:
         raise UserError(f"{folder / 'config.json'}: {error}") from error
     source = ArrayFile(folder / "token_embedder.pkl", read_torch(folder / "token_embedder.pkl"))
-    weights = read_items(source, encoder_layout(config, max(word_ids.values(), default=0) + 1, rows))
+    weights = read_items(
+        source, encoder_layout(config, max(word_ids.values(), default=0) + 1, rows)
+    )
     if config.input == "word":  # whose table includes the projection here
         names = ("words.weight", "projection.weight", "projection.bias")
         table, weight, bias = (weights.pop(f"token_encoder.{name}") for name in names)
         weights["token_encoder.embedding.weight"] = table @ weight + bias
-    weights |= read_items(ArrayFile(folder / "encoder.pkl", read_torch(folder / "encoder.pkl")), lstm_layout(config))
+    weights |= read_items(
+        ArrayFile(folder / "encoder.pkl", read_torch(folder / "encoder.pkl")), lstm_layout(config)
+    )
     return config, weights, Vocabulary(words, folder / "word.dic", CodePoints(character_ids))
 
 
@@ -85,11 +89,17 @@ def encoder_layout(config: ELMoConfig, n_words: int, rows: list[int]) -> Iterato
             for part, shape in (("weight", (2 * n_filters, n_filters)), ("bias", (2 * n_filters,))):
                 halves = {
                     f"{ours}.transform.{part}": lambda array: array[:n_filters].T,
-                    f"{ours}.carry.{part}": lambda array: -array[n_filters:].T,  # sigmoid(-x) is 1 - sigmoid(x)
+                    f"{ours}.carry.{part}": lambda array: (
+                        -array[n_filters:].T
+                    ),  # sigmoid(-x) is 1 - sigmoid(x)
                 }
                 yield Item(f"{theirs}.{part}", shape, halves)
     width = config.word_dim * config.reads_words + n_filters * config.reads_characters
-    yield Item("projection.weight", (config.projection_dim, width), {f"{encoder}.projection.weight": transposed})
+    yield Item(
+        "projection.weight",
+        (config.projection_dim, width),
+        {f"{encoder}.projection.weight": transposed},
+    )
     yield Item("projection.bias", (config.projection_dim,), {f"{encoder}.projection.bias": same})
 
 
@@ -99,11 +109,18 @@ def lstm_layout(config: ELMoConfig) -> Iterator[Item]:
     for direction in ("forward", "backward"):
         for k in range(config.n_layers):
             theirs, ours = f"{direction}_layer_{k}", f"{direction}_lstm.{k}"
-            for name, weight in (("input_linearity", "input_weight"), ("state_linearity", "recurrent_weight")):
+            for name, weight in (
+                ("input_linearity", "input_weight"),
+                ("state_linearity", "recurrent_weight"),
+            ):
                 matrix = {f"{ours}.{weight}": lambda array: reordered(array.T)}
                 yield Item(f"{theirs}.{name}.weight", (4 * cell, size), matrix)
             yield Item(f"{theirs}.state_linearity.bias", (4 * cell,), {f"{ours}.bias": reordered})
-            yield Item(f"{theirs}.state_projection.weight", (size, cell), {f"{ours}.projection_weight": transposed})
+            yield Item(
+                f"{theirs}.state_projection.weight",
+                (size, cell),
+                {f"{ours}.projection_weight": transposed},
+            )
 
 
 def _network(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -127,7 +144,13 @@ def _network(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             "proj_clip": 3,
             **values["encoder"],
         }
-        tokens = {"activation": "relu", "filters": FILTERS, "n_highway": 2, "char_dim": 0, "word_dim": 0}
+        tokens = {
+            "activation": "relu",
+            "filters": FILTERS,
+            "n_highway": 2,
+            "char_dim": 0,
+            "word_dim": 0,
+        }
         tokens |= values["token_embedder"]
         if tokens["char_dim"] and tokens.get("max_characters_per_token", MAX_CHARS) != MAX_CHARS:
             raise ValueError(f"expected {MAX_CHARS} characters per token")
@@ -140,8 +163,15 @@ def _dictionary(path: Path, required: Sequence[str]) -> dict[str, int]:
     ids: dict[str, int] = {}
     for number, line in enumerate(read_lines(path), 1):
         *item, identity = line.strip().split("\t")
-        if len(item) > 1 or not identity.isdecimal() or len(identity) > 10 or int(identity) >= 2**31:
-            raise UserError(f"{path}:{number}: found {line!r:.60}, expected an item, a tab and an id.")
+        if (
+            len(item) > 1
+            or not identity.isdecimal()
+            or len(identity) > 10
+            or int(identity) >= 2**31
+        ):
+            raise UserError(
+                f"{path}:{number}: found {line!r:.60}, expected an item, a tab and an id."
+            )
         ids[item[0] if item else "\u3000"] = int(identity)
     if missing := [name for name in required if name not in ids]:
         raise UserError(f"{path}: there is no {missing[0]}.")
@@ -151,8 +181,13 @@ def _dictionary(path: Path, required: Sequence[str]) -> dict[str, int]:
 def _words(ids: dict[str, int], folder: Path) -> tuple[list[str], list[int]]:
     """Return the vocabulary, our special tokens first, and the row of each word in the model's table."""
     reserved = {*SPECIAL, *SPECIAL_TOKENS, PAD}
-    words = sorted((word for word in ids if word not in reserved and word.split() == [word]), key=ids.__getitem__)
+    words = sorted(
+        (word for word in ids if word not in reserved and word.split() == [word]),
+        key=ids.__getitem__,
+    )
     if left_out := len(ids) - len(words) - len(SPECIAL) - (PAD in ids):
         ignored = format_count(left_out, "words")
-        log.info(f"{folder / 'word.dic'}: ignoring {ignored} with white space or equal to our special tokens.")
+        log.info(
+            f"{folder / 'word.dic'}: ignoring {ignored} with white space or equal to our special tokens."
+        )
     return [*SPECIAL_TOKENS, *words], [ids[word] for word in (*SPECIAL, *words)]

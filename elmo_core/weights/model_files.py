@@ -19,7 +19,9 @@ def resolve_name(params: str | Path) -> Path:
     A model's path takes precedence over a name; a folder of text called `en` does not.
     """
     if not isinstance(params, str | Path):
-        raise TypeError(f"found {type(params).__name__} {params!r:.60}, expected a checkpoint or a model's name.")
+        raise TypeError(
+            f"found {type(params).__name__} {params!r:.60}, expected a checkpoint or a model's name."
+        )
     name = str(params).rstrip("/")  # which shells append
     try:
         return checkpoint.resolve(params)
@@ -27,7 +29,9 @@ def resolve_name(params: str | Path) -> Path:
         if name in published.table():
             return published.install(name)
         if names := published.similar(name):
-            raise UserError(f"{error} Did you mean the published model {' or '.join(names)}?") from error
+            raise UserError(
+                f"{error} Did you mean the published model {' or '.join(names)}?"
+            ) from error
         raise
 
 
@@ -54,18 +58,28 @@ def read_model(
     except UserError as error:
         raise UserError(f"{folder / checkpoint.CONFIG}: {error}") from error
     weights = checkpoint.load_params(folder)
-    weights |= {name: array.astype(np.float32) for name, array in weights.items() if array.dtype == np.float16}
+    weights |= {
+        name: array.astype(np.float32)
+        for name, array in weights.items()
+        if array.dtype == np.float16
+    }
     has_softmax = any(name.startswith("softmax.") for name in weights)
     if softmax and not has_softmax:
-        raise UserError(f"{folder} has no softmax. run_pretrain.py trains one: give `finetune_from` and `vocab_file`.")
+        raise UserError(
+            f"{folder} has no softmax. run_pretrain.py trains one: give `finetune_from` and `vocab_file`."
+        )
     if softmax is None:
         softmax = has_softmax
     if not softmax:
-        weights = {name: array for name, array in weights.items() if not name.startswith("softmax.")}
+        weights = {
+            name: array for name, array in weights.items() if not name.startswith("softmax.")
+        }
         if not config.needs_vocabulary:
             return folder, config, weights, None
     training = values.get("training")
-    identity = training.get("vocabulary") if isinstance(training, dict) else None  # None for imported models
+    identity = (
+        training.get("vocabulary") if isinstance(training, dict) else None
+    )  # None for imported models
     return folder, config, weights, _vocabulary(folder / checkpoint.VOCABULARY, config, identity)
 
 
@@ -87,7 +101,9 @@ def _code_points(path: Path, config: ELMoConfig) -> CodePoints:
     """Load a model's own alphabet: a JSON object {character: row}."""
     alphabet = CodePoints(read_json(path, "this model's table of characters"))
     if config.reads_characters and not fits_alphabet(config, alphabet):
-        raise UserError(f"{path}: not this model's table of {config.n_characters} characters. Restore the original.")
+        raise UserError(
+            f"{path}: not this model's table of {config.n_characters} characters. Restore the original."
+        )
     return alphabet
 
 

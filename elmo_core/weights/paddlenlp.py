@@ -14,7 +14,14 @@ import numpy as np
 from elmo_core.config import ELMoConfig
 from elmo_core.files.array_file import ArrayFile
 from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
-from elmo_core.weights.layout import Item, convolutions, gates, identity_projections, read_items, same
+from elmo_core.weights.layout import (
+    Item,
+    convolutions,
+    gates,
+    identity_projections,
+    read_items,
+    same,
+)
 
 TOKENS, LSTM = "_token_embding_layer", "_elmobilm"  # PaddleNLP's own spelling
 MARKER_COLUMNS = [1, 2, 0]  # <S>, </S> and UNK among its UNK, <S>, </S>, <PAD>
@@ -33,15 +40,24 @@ def layout(config: ELMoConfig, source: ArrayFile) -> Iterator[Item]:
     """List a model's arrays and the weights in them."""
     size, n_filters, encoder = config.projection_dim, config.n_filters, "token_encoder"
     table = f"{TOKENS}._char_embedding_layer.weight"
-    yield Item(table, (config.n_characters, config.character_dim), {f"{encoder}.embedding.weight": same})
+    yield Item(
+        table, (config.n_characters, config.character_dim), {f"{encoder}.embedding.weight": same}
+    )
     yield from convolutions(config, f"{TOKENS}.cnn_layer_", 1)
     for k in range(config.n_highway):
         for gate in ("carry", "transform"):
-            theirs, ours = f"{TOKENS}._highway_layer.{gate}_linear_{k}", f"{encoder}.highways.{k}.{gate}"
+            theirs, ours = (
+                f"{TOKENS}._highway_layer.{gate}_linear_{k}",
+                f"{encoder}.highways.{k}.{gate}",
+            )
             yield Item(f"{theirs}.weight", (n_filters, n_filters), {f"{ours}.weight": same})
             yield Item(f"{theirs}.bias", (n_filters,), {f"{ours}.bias": same})
     if n_filters != size:
-        yield Item(f"{TOKENS}._linear_layer.weight", (n_filters, size), {f"{encoder}.projection.weight": same})
+        yield Item(
+            f"{TOKENS}._linear_layer.weight",
+            (n_filters, size),
+            {f"{encoder}.projection.weight": same},
+        )
         yield Item(f"{TOKENS}._linear_layer.bias", (size,), {f"{encoder}.projection.bias": same})
     reordered = gates("ifgo")
     for direction in ("forward", "backward"):
@@ -50,14 +66,26 @@ def layout(config: ELMoConfig, source: ArrayFile) -> Iterator[Item]:
             for name, weight in (("weight_ih", "input_weight"), ("weight_hh", "recurrent_weight")):
                 matrix = {f"{ours}.{weight}": lambda array: reordered(array.T)}
                 yield Item(_lstm_name(source, theirs, name), (4 * size, size), matrix)
-            yield Item(_lstm_name(source, theirs, "bias_ih"), (4 * size,), {f"{ours}.bias": reordered})
-            if (second := _lstm_name(source, theirs, "bias_hh")) in source.arrays:  # which older models lack
+            yield Item(
+                _lstm_name(source, theirs, "bias_ih"), (4 * size,), {f"{ours}.bias": reordered}
+            )
+            if (
+                second := _lstm_name(source, theirs, "bias_hh")
+            ) in source.arrays:  # which older models lack
                 yield Item(second, (4 * size,), {f"{ours}.bias": reordered})
     if config.vocab_size:
         n_words = config.vocab_size - len(SPECIAL_TOKENS)
         columns = [*MARKER_COLUMNS, *range(4, 4 + n_words)]
-        yield Item("_linear_layer.weight", (size, 4 + n_words), {"softmax.weight": lambda array: array.T[columns]})
-        yield Item("_linear_layer.bias", (4 + n_words,), {"softmax.bias": lambda array: array[columns, None]})
+        yield Item(
+            "_linear_layer.weight",
+            (size, 4 + n_words),
+            {"softmax.weight": lambda array: array.T[columns]},
+        )
+        yield Item(
+            "_linear_layer.bias",
+            (4 + n_words,),
+            {"softmax.bias": lambda array: array[columns, None]},
+        )
 
 
 def _config(source: ArrayFile, vocabulary: Vocabulary) -> ELMoConfig:

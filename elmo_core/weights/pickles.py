@@ -44,7 +44,9 @@ class Array:
 
     def __setstate__(self, state: tuple) -> None:
         _, shape, kind, is_fortran, data = state
-        self.array = np.frombuffer(data, kind.dtype).reshape(shape, order="F" if is_fortran else "C")
+        self.array = np.frombuffer(data, kind.dtype).reshape(
+            shape, order="F" if is_fortran else "C"
+        )
 
 
 class Tensor:
@@ -52,12 +54,16 @@ class Tensor:
 
     __setstate__ = None  # a pickle cannot set attributes, of the class either
 
-    def __init__(self, storage: tuple[str, np.dtype], offset: int, shape: tuple, strides: tuple, *_: Any):
+    def __init__(
+        self, storage: tuple[str, np.dtype], offset: int, shape: tuple, strides: tuple, *_: Any
+    ):
         self.storage, self.offset, self.shape, self.strides = storage, offset, shape, strides
 
     def array(self, data: bytes) -> np.ndarray:
         size = self.storage[1].itemsize  # NumPy checks that the view lies within the data
-        return np.ndarray(self.shape, self.storage[1], data, size * self.offset, [size * n for n in self.strides])
+        return np.ndarray(
+            self.shape, self.storage[1], data, size * self.offset, [size * n for n in self.strides]
+        )
 
 
 ADMITTED = {
@@ -65,7 +71,9 @@ ADMITTED = {
     "_codecs.encode": str.encode,  # bytes, in protocol 2
     "numpy.dtype": Type,
     "numpy.ndarray": "ndarray",
-    **{f"numpy.{core}.multiarray._reconstruct": Array for core in ("core", "_core")},  # NumPy 1 and 2
+    **{
+        f"numpy.{core}.multiarray._reconstruct": Array for core in ("core", "_core")
+    },  # NumPy 1 and 2
     "torch._utils._rebuild_tensor": Tensor,
     "torch._utils._rebuild_tensor_v2": Tensor,
     **{f"torch.{device}{name}": name for name in STORAGES for device in ("", "cuda.")},
@@ -140,11 +148,19 @@ def read_torch(path: Path) -> dict[str, np.ndarray]:
             values = {key: archive.read(f"{folder}data/{key}") for key, _ in storages}
         else:
             *_, tensors, keys = (Unpickler(file).load() for _ in range(5))
-            sizes, values = {key: kind.itemsize for key, kind in (tensor.storage for tensor in tensors.values())}, {}
+            sizes, values = (
+                {
+                    key: kind.itemsize
+                    for key, kind in (tensor.storage for tensor in tensors.values())
+                },
+                {},
+            )
             for key in keys:
                 (elements,) = struct.unpack("<q", file.read(8))
                 values[key] = file.read(elements * sizes[key])
-        return {str(name): tensor.array(values[tensor.storage[0]]) for name, tensor in tensors.items()}
+        return {
+            str(name): tensor.array(values[tensor.storage[0]]) for name, tensor in tensors.items()
+        }
 
 
 def read_paddle(path: Path) -> dict[str, np.ndarray]:
@@ -156,5 +172,7 @@ def read_paddle(path: Path) -> dict[str, np.ndarray]:
         content.pop(NAME_TABLE, None)
         arrays = {str(name): value.array for name, value in content.items()}
         if wrong := [name for name, array in arrays.items() if array.dtype.kind not in "if"]:
-            raise ValueError(f"{wrong[0]} is {arrays[wrong[0]].dtype}, expected float32 (uint16 is Paddle's bfloat16)")
+            raise ValueError(
+                f"{wrong[0]} is {arrays[wrong[0]].dtype}, expected float32 (uint16 is Paddle's bfloat16)"
+            )
         return arrays

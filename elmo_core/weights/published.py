@@ -72,7 +72,9 @@ class PublishedModel:
 @cache
 def table() -> dict[str, PublishedModel]:
     """Return the known models by name."""
-    lines = [line for line in TABLE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    lines = [
+        line for line in TABLE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")
+    ]
     rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE, restval="")
     return {row["name"]: PublishedModel(**row) for row in rows}
 
@@ -83,14 +85,20 @@ def models(language: str | None = None) -> list[PublishedModel]:
     language: only those of a language, by name or code, such as "German" or "de".
     """
     words = {model: re.findall(r"\w+", model.language.lower()) for model in table().values()}
-    return [model for model in words if {*re.findall(r"\w+", str(language or "").lower())} <= {*words[model]}]
+    return [
+        model
+        for model in words
+        if {*re.findall(r"\w+", str(language or "").lower())} <= {*words[model]}
+    ]
 
 
 def home() -> Path:
     """Return the folder of the cached models."""
     folder = disk.user_path(os.environ.get("ELMO_HOME") or disk.cache_path())
     if folder.parts[0].startswith("~"):
-        raise UserError(f"{folder}: there is no such user. Set ELMO_HOME to a folder for published models.")
+        raise UserError(
+            f"{folder}: there is no such user. Set ELMO_HOME to a folder for published models."
+        )
     return folder.absolute() / "models"
 
 
@@ -116,7 +124,11 @@ def install(name: str, files: str | Path | Sequence[str | Path] = ()) -> Path:
     files: its files, or a folder or archive with them, to use instead of downloads.
     """
     if name not in table():
-        hint = f"Did you mean {' or '.join(names)}?" if (names := similar(str(name))) else "`elmo.models()` lists all."
+        hint = (
+            f"Did you mean {' or '.join(names)}?"
+            if (names := similar(str(name)))
+            else "`elmo.models()` lists all."
+        )
         raise UserError(f"{name} is not a published model. {hint}")
     model = table()[name]
     local_files = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
@@ -131,7 +143,9 @@ def install(name: str, files: str | Path | Sequence[str | Path] = ()) -> Path:
         if not model.is_installed:  # another process may have installed it meanwhile
             for killed in home().glob(f".{name}.*.tmp"):
                 shutil.rmtree(killed, ignore_errors=True)
-            with tempfile.TemporaryDirectory(prefix=f".{name}.", suffix=".tmp", dir=home()) as folder:
+            with tempfile.TemporaryDirectory(
+                prefix=f".{name}.", suffix=".tmp", dir=home()
+            ) as folder:
                 _install(model, local_files, Path(folder))
     return model.folder
 
@@ -160,7 +174,9 @@ def _from_files(model: PublishedModel) -> str:
 
 def _joined(files: Sequence[Path], folder: Path) -> list[Path]:
     """Join the parts NAME.part-00, NAME.part-01 ... of a file in the folder."""
-    parts = sorted((path for path in files if path.suffix.startswith(".part-")), key=lambda path: path.name)
+    parts = sorted(
+        (path for path in files if path.suffix.startswith(".part-")), key=lambda path: path.name
+    )
     if not parts:
         return list(files)
     whole = folder / parts[0].stem
@@ -174,7 +190,11 @@ def _download(model: PublishedModel, folder: Path) -> list[Path]:
 
     pooch.get_logger().setLevel("WARNING")
     downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=BLOCK)
-    lines = model.checksums.read_text(encoding="utf-8").splitlines() if model.checksums.is_file() else []
+    lines = (
+        model.checksums.read_text(encoding="utf-8").splitlines()
+        if model.checksums.is_file()
+        else []
+    )
     known = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     paths = []
     for addresses in model.addresses:
@@ -182,10 +202,21 @@ def _download(model: PublishedModel, folder: Path) -> list[Path]:
         for address in map(mirrored, addresses):
             log.warning(f"downloading   {name} from {address}")
             try:
-                paths.append(Path(pooch.retrieve(address, known.get(name), name, folder, downloader=downloader)))
+                paths.append(
+                    Path(
+                        pooch.retrieve(
+                            address, known.get(name), name, folder, downloader=downloader
+                        )
+                    )
+                )
                 break
-            except (OSError, ValueError) as error:  # of requests, too, which wraps others; of another checksum
-                reasons += f"\n  {address}: {getattr(error.args and error.args[0], 'reason', error)}"
+            except (
+                OSError,
+                ValueError,
+            ) as error:  # of requests, too, which wraps others; of another checksum
+                reasons += (
+                    f"\n  {address}: {getattr(error.args and error.args[0], 'reason', error)}"
+                )
         else:
             files = "".join(f"\n  {' or '.join(mirrors)}" for mirrors in model.addresses)
             raise UserError(

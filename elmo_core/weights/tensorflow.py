@@ -44,7 +44,11 @@ def read_tensorflow(path: Path) -> dict[str, np.ndarray]:
                 check_input(shard, "a part of this checkpoint")
                 shards[shard] = np.memmap(shard, np.uint8, "r")
             if fields[1] in TYPES:
-                shape = [dict(_fields(axis)).get(1, 0) for number, axis in _fields(fields.get(2, b"")) if number == 2]
+                shape = [
+                    dict(_fields(axis)).get(1, 0)
+                    for number, axis in _fields(fields.get(2, b""))
+                    if number == 2
+                ]
                 values = shards[shard][fields[4] : fields[4] + fields[5]]
                 variables[key.decode()] = values.view(TYPES[fields[1]]).reshape(shape)
         return variables
@@ -67,7 +71,11 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     file = BytesIO(message)
     while file.tell() < len(message):
         number, kind = divmod(_varint(file), 8)
-        value = _varint(file) if kind in (0, 2) else int.from_bytes(file.read({1: 8, 5: 4}[kind]), "little")
+        value = (
+            _varint(file)
+            if kind in (0, 2)
+            else int.from_bytes(file.read({1: 8, 5: 4}[kind]), "little")
+        )
         yield number, file.read(value) if kind == 2 else value
 
 

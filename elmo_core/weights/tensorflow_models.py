@@ -26,7 +26,9 @@ from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import bilm_tf
 from elmo_core.weights.tensorflow import read_tensorflow
 
-CELL = re.compile(r"(RNN_[01])/(?:rnn(?:/multi_rnn_cell/cell_(\d+))?|RNN/MultiRNNCell/Cell(\d+)/rnn)/lstm_cell/(.+)")
+CELL = re.compile(
+    r"(RNN_[01])/(?:rnn(?:/multi_rnn_cell/cell_(\d+))?|RNN/MultiRNNCell/Cell(\d+)/rnn)/lstm_cell/(.+)"
+)
 CELL_PARTS = {"kernel": "W_0", "bias": "B", "projection/kernel": "W_P_0"}
 MIX = ("aggregation/weights", "aggregation/scaling")
 
@@ -39,12 +41,18 @@ def read_bilm_checkpoint(
     is_module = any(name.startswith("bilm/") for name in variables)
     arrays, scope = {}, "bilm/" if is_module else "lm/"
     for name, array in variables.items():
-        if name.startswith(scope) and name.rpartition("/")[0] not in variables:  # not a slot of the optimizer
+        if (
+            name.startswith(scope) and name.rpartition("/")[0] not in variables
+        ):  # not a slot of the optimizer
             arrays[_bilm_name(name.removeprefix(scope))] = array
     if not arrays:
-        raise UserError(f"{path} is not an ELMo: it has no variables in lm/ or bilm/, but {quoted(variables)}.")
+        raise UserError(
+            f"{path} is not an ELMo: it has no variables in lm/ or bilm/, but {quoted(variables)}."
+        )
     if not options and not is_module:
-        raise UserError(f"{path}: bilm-tf's {bilm_tf.OPTIONS} is missing, which it writes into the same folder.")
+        raise UserError(
+            f"{path}: bilm-tf's {bilm_tf.OPTIONS} is missing, which it writes into the same folder."
+        )
     if bilm_tf.SOFTMAX[1] in arrays and "embedding" in arrays:
         arrays.setdefault(bilm_tf.SOFTMAX[0], arrays["embedding"])
     if is_module:
@@ -69,13 +77,23 @@ def _module_values(file: ArrayFile) -> dict[str, Any]:
         shapes = {name: array.shape for name, array in file.arrays.items()}
         rows, columns = shapes["RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/W_0"]
         values = {"input": "word", "projection_dim": rows // 2, "cell_dim": columns // 4}
-        values["n_layers"] = sum(name.startswith("RNN_0/") and name.endswith("/W_0") for name in shapes)
+        values["n_layers"] = sum(
+            name.startswith("RNN_0/") and name.endswith("/W_0") for name in shapes
+        )
         if "char_embed" in shapes:
-            kernels = [shapes[f"CNN/W_cnn_{k}"] for k in range(sum(name.startswith("CNN/W_cnn_") for name in shapes))]
-            values |= {"input": "char", "filters": [(width, number) for _, width, _, number in kernels]}
+            kernels = [
+                shapes[f"CNN/W_cnn_{k}"]
+                for k in range(sum(name.startswith("CNN/W_cnn_") for name in shapes))
+            ]
+            values |= {
+                "input": "char",
+                "filters": [(width, number) for _, width, _, number in kernels],
+            }
             values["n_highway"] = sum(name.endswith("/W_carry") for name in shapes)
             values["character_dim"] = shapes["char_embed"][1]
-    log.info("assumed       relu, 50 characters, skip connections, clips of 3, as in google/elmo: no options.json")
+    log.info(
+        "assumed       relu, 50 characters, skip connections, clips of 3, as in google/elmo: no options.json"
+    )
     return values
 
 

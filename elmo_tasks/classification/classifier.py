@@ -56,7 +56,9 @@ class Classifier(Task[ClassifierSettings]):
         texts = list(chain.from_iterable(data.values()))
         n_cut = sum(tokenise(text, tokeniser, settings.max_seq_len) for text in texts)
         if n_cut:
-            log.warning(f"{format_count(n_cut, 'texts')} cut after {settings.max_seq_len} tokens, see `max_seq_len`.")
+            log.warning(
+                f"{format_count(n_cut, 'texts')} cut after {settings.max_seq_len} tokens, see `max_seq_len`."
+            )
         if n_empty := sum(not any(text.tokens) for text in texts):
             log.warning(f"{format_count(n_empty, 'texts')} without words.")
         parts = make_parts(data["train"], settings)
@@ -77,32 +79,51 @@ class Classifier(Task[ClassifierSettings]):
 
     def phases(self) -> Iterator[ClassifierSettings]:
         """Train over fixed vectors first, then all that is trainable, from the best epoch."""
-        settings, is_tuned = self.settings, self.settings.elmo_trainable or self.settings.word_vectors_trainable
+        settings, is_tuned = (
+            self.settings,
+            self.settings.elmo_trainable or self.settings.word_vectors_trainable,
+        )
         if settings.epochs or not is_tuned:
             yield settings
         if is_tuned:
-            self.network.inputs.tune(settings.word_dropout * settings.elmo_trainable, settings.lstm_dropout)
+            self.network.inputs.tune(
+                settings.word_dropout * settings.elmo_trainable, settings.lstm_dropout
+            )
             yield replace(settings, epochs=settings.tune_epochs)
 
     def length(self, example: Text) -> int:
         return sum(map(len, example.tokens))
 
     def rows(self, examples: Sequence[Text]) -> Rows:
-        return Rows([text.tokens[side] for side in range(1 + bool(self.parts["pairs"])) for text in examples])
+        return Rows(
+            [
+                text.tokens[side]
+                for side in range(1 + bool(self.parts["pairs"]))
+                for text in examples
+            ]
+        )
 
     def prepare(self, train: Sequence[Text]) -> None:
         """Count words, and set the inputs' statistics and the weights of classes."""
         super().prepare(train)
         self.network.eval()
-        batches = sentence_batches(train, self.batch_size, self.batch_tokens, len(train), self.length)
+        batches = sentence_batches(
+            train, self.batch_size, self.batch_tokens, len(train), self.length
+        )
         self.network.inputs.standardise(self.rows(batch) for _, batch in batches)
         if self.settings.class_weights == "balanced":
-            counts = np.bincount([self.label_ids[text.label] for text in train], minlength=len(self.classes))
+            counts = np.bincount(
+                [self.label_ids[text.label] for text in train], minlength=len(self.classes)
+            )
             weights = len(train) / (len(counts) * counts.clip(1))
             self.network.class_weights = to_tensor(weights.astype(np.float32))
 
     def collate(self, examples: Sequence[Text]) -> Batch:
-        labels = np.array([self.label_ids[text.label] for text in examples]) if self.network.training else None
+        labels = (
+            np.array([self.label_ids[text.label] for text in examples])
+            if self.network.training
+            else None
+        )
         return Batch(self.rows(examples), labels)
 
     def decode(self, batch: Batch) -> np.ndarray:
@@ -148,9 +169,15 @@ class Classifier(Task[ClassifierSettings]):
     def predict_proba(self, texts):
         """Return the probabilities of the classes (n, classes). Of an iterator, yield rows (classes,)."""
         rows = as_given(texts, "texts", self._probabilities)
-        return np.array(rows, np.float32).reshape(-1, len(self.classes)) if isinstance(rows, list) else rows
+        return (
+            np.array(rows, np.float32).reshape(-1, len(self.classes))
+            if isinstance(rows, list)
+            else rows
+        )
 
-    def _probabilities(self, texts: Iterable[AnyText], window: float | None) -> Iterator[np.ndarray]:
+    def _probabilities(
+        self, texts: Iterable[AnyText], window: float | None
+    ) -> Iterator[np.ndarray]:
         given = (as_text(text, f"text {k}") for k, text in enumerate(texts))
         return self.predictions(map(self._with_words, given), window)
 
@@ -165,7 +192,9 @@ class Classifier(Task[ClassifierSettings]):
         """The text with its tokens. Raise unless it is a pair if the classifier is of pairs."""
         check_sides(text, self.parts["pairs"])
         if tokenise(text, self.tokeniser, self.settings.max_seq_len):
-            _warn_once(f"Texts are cut after {self.settings.max_seq_len} tokens, as in training. This is logged once.")
+            _warn_once(
+                f"Texts are cut after {self.settings.max_seq_len} tokens, as in training. This is logged once."
+            )
         return text
 
 
@@ -174,14 +203,18 @@ def make_parts(train: Sequence[Text], settings: ClassifierSettings) -> dict[str,
     counts = Counter(text.label for text in train)
     labels = distinct_labels(counts)
     if counts[train[0].label] == 1 and train[0].where.endswith((".tsv:1", ".tsv.gz:1")):
-        log.warning(f"{train[0].where}: only this line has the label {train[0].label!r:.60}. A header? Set `columns`.")
+        log.warning(
+            f"{train[0].where}: only this line has the label {train[0].label!r:.60}. A header? Set `columns`."
+        )
     log.info(f"classes: {join_names([f'{label} {counts[label]:,}' for label in labels], 50)}")
     if len(labels) > max(10, len(train) / 3):
         found = f"{len(labels):,} labels of {len(train):,} texts, such as {labels[-1]!r:.60}"
         log.warning(f"{found}: are the columns in another order? `columns` names them.")
     words = None
     if settings.word_dim or settings.word_vectors_trainable:
-        words = Vocabulary.frequent(chain.from_iterable(chain.from_iterable(text.tokens for text in train))).words
+        words = Vocabulary.frequent(
+            chain.from_iterable(chain.from_iterable(text.tokens for text in train))
+        ).words
     return {"labels": labels, "pairs": len(train[0].texts) == 2, "words": words}
 
 
@@ -191,11 +224,17 @@ def check_texts(texts: Sequence[Text], parts: dict[str, Any]) -> None:
     for text in texts:
         check_sides(text, parts["pairs"])
         if text.label not in known:
-            raise UserError(f"{text.where}: the label {text.label!r:.60} does not occur in training. Set `columns`?")
+            raise UserError(
+                f"{text.where}: the label {text.label!r:.60} does not occur in training. Set `columns`?"
+            )
 
 
 def check_sides(text: Text, pairs: bool) -> None:
     """Raise unless the text is a pair, or not."""
     if len(text.texts) != 1 + bool(pairs):
-        expected = "a tuple of two strings" if pairs else "a string. Join tokens with spaces, and set `lang=none`"
+        expected = (
+            "a tuple of two strings"
+            if pairs
+            else "a string. Join tokens with spaces, and set `lang=none`"
+        )
         raise UserError(f"{text.where}: found {text.texts!r:.60}, expected {expected}.")

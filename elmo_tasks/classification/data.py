@@ -17,8 +17,15 @@ from elmo_tasks.classification.settings import ClassifierSettings
 from elmo_tasks.records import Label, check_label, check_text, value_of
 from elmo_tasks.settings import HELD_OUT
 
-USUAL = (("text", "sentence", "text_a", "sentence1"), ("label",), ("text2", "text_b", "sentence2"))  # names of columns
-POLARITY = (("rt-polarity.pos", "positive"), ("rt-polarity.neg", "negative"))  # in the published order
+USUAL = (
+    ("text", "sentence", "text_a", "sentence1"),
+    ("label",),
+    ("text2", "text_b", "sentence2"),
+)  # names of columns
+POLARITY = (
+    ("rt-polarity.pos", "positive"),
+    ("rt-polarity.neg", "negative"),
+)  # in the published order
 
 
 @dataclass
@@ -42,10 +49,16 @@ class TextReader:
 
     def __init__(self, settings: ClassifierSettings):
         columns = settings.columns or ()
-        self.columns = [str(x).strip() for x in (columns.split(",") if isinstance(columns, str) else columns)]
+        self.columns = [
+            str(x).strip() for x in (columns.split(",") if isinstance(columns, str) else columns)
+        ]
         self.data_format = settings.data_format
-        if columns and (len(self.columns) not in (2, 3) or len(set(self.columns)) < len(self.columns)):
-            raise UserError(f"`columns` is {columns!r}, expected TEXT,LABEL or, of pairs, TEXT,LABEL,TEXT2.")
+        if columns and (
+            len(self.columns) not in (2, 3) or len(set(self.columns)) < len(self.columns)
+        ):
+            raise UserError(
+                f"`columns` is {columns!r}, expected TEXT,LABEL or, of pairs, TEXT,LABEL,TEXT2."
+            )
 
     def read(self, data: Any, name: str) -> list[Text]:
         """The texts of a file, of a table, or of a pair of texts and labels. name: of the argument."""
@@ -55,10 +68,14 @@ class TextReader:
             for where, record in rows:
                 text, label, *text2 = self._names(record, where)
                 values = [value_of(record, column, where) for column in (text, *text2)]
-                texts.append(as_text(values, where, check_label(value_of(record, label, where), where)))
+                texts.append(
+                    as_text(values, where, check_label(value_of(record, label, where), where))
+                )
         else:
             triples = records.labelled(data, name)
-            texts = [as_text(text, where, check_label(label, where)) for where, text, label in triples]
+            texts = [
+                as_text(text, where, check_label(label, where)) for where, text, label in triples
+            ]
         if not texts:
             raise UserError(f"{data if is_file else name}: there are no texts.")
         return texts
@@ -72,7 +89,9 @@ class TextReader:
     def _names(self, record: Mapping[str, Any], where: str) -> list[str]:
         """The columns of a record: text, label and, of pairs, second text."""
         keys = {str(key).lower() for key in record}
-        found = self.columns or [next((name for name in names if name in keys), "") for names in USUAL]
+        found = self.columns or [
+            next((name for name in names if name in keys), "") for names in USUAL
+        ]
         names = [name for k, name in enumerate(found) if name or k < 2]
         if "" in names:
             found = ", ".join(map(str, record))
@@ -95,7 +114,9 @@ def tokenise(text: Text, tokeniser: Tokeniser, maximum: int) -> bool:
 
 def hold_out(texts: Sequence[Text], seed: int) -> tuple[list[Text], list[Text]]:
     """Split texts into a training set and a dev set, which is a tenth, each with the classes in proportion."""
-    from sklearn.model_selection import train_test_split  # takes seconds; predictions do not need it
+    from sklearn.model_selection import (
+        train_test_split,
+    )  # takes seconds; predictions do not need it
 
     labels = [text.label for text in texts]
     size = max(ceil(HELD_OUT * len(texts)), len(set(labels)))
@@ -108,7 +129,10 @@ def hold_out(texts: Sequence[Text], seed: int) -> tuple[list[Text], list[Text]]:
 
 def read_polarity(folder: Path) -> tuple[list[str], list[str]]:
     """The reviews of the sentence polarity dataset v1, which are in Latin-1, and their labels."""
-    pairs, expected = [], "the sentence polarity dataset v1, which `bash download_data.sh polarity` fetches"
+    pairs, expected = (
+        [],
+        "the sentence polarity dataset v1, which `bash download_data.sh polarity` fetches",
+    )
     for name, label in POLARITY:
         disk.check_input(folder / name, expected)
         lines = (folder / name).read_text(encoding="latin-1").split("\n")
@@ -121,5 +145,7 @@ def published_split(reviews: Sequence[str], labels: Sequence[str], seed: int) ->
     from sklearn.model_selection import train_test_split  # takes seconds; --help does not need it
 
     arrays = map(np.array, (reviews, labels))
-    train, test, train_labels, test_labels = train_test_split(*arrays, test_size=HELD_OUT, random_state=seed)
+    train, test, train_labels, test_labels = train_test_split(
+        *arrays, test_size=HELD_OUT, random_state=seed
+    )
     return (train, train_labels), (test, test_labels)

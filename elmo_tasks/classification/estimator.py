@@ -22,7 +22,10 @@ class ELMoClassifier(ClassifierMixin, BaseEstimator):
     """
 
     def __init__(self, *, device: str = "auto", **settings: Any):
-        values = {**vars(ClassifierSettings(**settings)), **settings}  # as they are given, for `clone`
+        values = {
+            **vars(ClassifierSettings(**settings)),
+            **settings,
+        }  # as they are given, for `clone`
         for name, value in values.items():
             setattr(self, name, value)
         self.device = device
@@ -34,7 +37,9 @@ class ELMoClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Iterable[Any], y: Iterable[Any]) -> "ELMoClassifier":
         values = self.get_params(deep=False)
         device = values.pop("device")
-        self.classifier_ = Classifier.train(X, y, settings=ClassifierSettings(**values), progress=False, device=device)
+        self.classifier_ = Classifier.train(
+            X, y, settings=ClassifierSettings(**values), progress=False, device=device
+        )
         self.classes_ = np.array(self.classifier_.classes)
         return self
 
@@ -51,5 +56,9 @@ class ELMoClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.string, tags.input_tags.two_d_array, tags.non_deterministic = True, False, False
+        tags.input_tags.string, tags.input_tags.two_d_array, tags.non_deterministic = (
+            True,
+            False,
+            False,
+        )
         return tags

@@ -32,7 +32,9 @@ class Attention(Head):
         self.score = nn.Linear(dim, 1, bias_attr=False)
 
     def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
-        weights = nn.functional.softmax(self.score(x).squeeze(-1) - 1e9 * (1 - mask), axis=1) * mask  # (B, T)
+        weights = (
+            nn.functional.softmax(self.score(x).squeeze(-1) - 1e9 * (1 - mask), axis=1) * mask
+        )  # (B, T)
         return (weights.unsqueeze(-1) * x).sum(axis=1)
 
 

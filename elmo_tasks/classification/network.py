@@ -30,7 +30,9 @@ class Batch:
 class ClassifierNetwork(nn.Layer):
     """Maps tokenised texts, or pairs, to logits."""
 
-    def __init__(self, settings: ClassifierSettings, inputs: TokenInputs, n_classes: int, pairs: bool):
+    def __init__(
+        self, settings: ClassifierSettings, inputs: TokenInputs, n_classes: int, pairs: bool
+    ):
         super().__init__()
         self.inputs, self.pairs, self.class_weights = inputs, pairs, None
         self.head = HEADS[settings.head](inputs.dim, settings.head_dim)
@@ -52,4 +54,7 @@ class ClassifierNetwork(nn.Layer):
     def loss(self, batch: Batch) -> paddle.Tensor:
         """Mean cross-entropy, weighted by class if that has weights, plus ELMo's penalty."""
         logits, labels = self(batch.rows), to_tensor(batch.labels)
-        return nn.functional.cross_entropy(logits, labels, weight=self.class_weights) + self.inputs.penalty()
+        return (
+            nn.functional.cross_entropy(logits, labels, weight=self.class_weights)
+            + self.inputs.penalty()
+        )

@@ -32,7 +32,11 @@ class Score:
         from sklearn import metrics  # in the functions that use it: predictions do not wait for it
 
         found = np.unique(self.labels)
-        areas = [metrics.roc_auc_score(self.labels == k, self.probabilities[:, k]) for k in found if len(found) > 1]
+        areas = [
+            metrics.roc_auc_score(self.labels == k, self.probabilities[:, k])
+            for k in found
+            if len(found) > 1
+        ]
         return float(np.mean(areas or [0.0]))
 
     @property
@@ -48,13 +52,26 @@ class Score:
         """The scores; the mean of F1 is over the classes that occur; confusion: a row of predictions for each class."""
         from sklearn import metrics
 
-        macro_f1 = float(metrics.f1_score(self.labels, self.predicted, average="macro", zero_division=0))
-        scores = {"accuracy": self.accuracy, "macro_f1": macro_f1, "auc": self.auc, "texts": len(self.labels)}
+        macro_f1 = float(
+            metrics.f1_score(self.labels, self.predicted, average="macro", zero_division=0)
+        )
+        scores = {
+            "accuracy": self.accuracy,
+            "macro_f1": macro_f1,
+            "auc": self.auc,
+            "texts": len(self.labels),
+        }
         numbers, names = range(len(self.classes)), ("precision", "recall", "f1", "support")
-        columns = metrics.precision_recall_fscore_support(self.labels, self.predicted, labels=numbers, zero_division=0)
+        columns = metrics.precision_recall_fscore_support(
+            self.labels, self.predicted, labels=numbers, zero_division=0
+        )
         rows = (dict(zip(names, row, strict=True)) for row in np.transpose(columns).tolist())
         confusion = metrics.confusion_matrix(self.labels, self.predicted, labels=numbers).tolist()
-        return {**scores, "classes": dict(zip(map(str, self.classes), rows, strict=True)), "confusion": confusion}
+        return {
+            **scores,
+            "classes": dict(zip(map(str, self.classes), rows, strict=True)),
+            "confusion": confusion,
+        }
 
     def table(self) -> str:
         from sklearn import metrics

@@ -39,12 +39,22 @@ class ClassifierSettings(TrainingSettings, WordSettings, ELMoSettings, TextSetti
     elmo_l2_coef: float = default(ELMoSettings, "elmo_l2_coef", 0.0)
     elmo_lr: float = default(ELMoSettings, "elmo_lr", 0.0005)
     lstm_dropout: float = setting(
-        0.2, "dropout between the LSTMs of an ELMo that is fine-tuned", below=1, needs="elmo_trainable", group="ELMo"
+        0.2,
+        "dropout between the LSTMs of an ELMo that is fine-tuned",
+        below=1,
+        needs="elmo_trainable",
+        group="ELMo",
     )
     word_dropout: float = setting(
-        0.1, "share of a batch's words that this ELMo does not see", below=1, needs="elmo_trainable", group="ELMo"
+        0.1,
+        "share of a batch's words that this ELMo does not see",
+        below=1,
+        needs="elmo_trainable",
+        group="ELMo",
     )
-    word_vectors_trainable: bool = setting(False, "fine-tune the word vectors", needs="word_vectors", group="words")
+    word_vectors_trainable: bool = setting(
+        False, "fine-tune the word vectors", needs="word_vectors", group="words"
+    )
     word_dim: int = default(WordSettings, "word_dim", 0)
     head: Literal["mean", "attention", "lstm"] = setting(
         "lstm", "how a text's token vectors become one", choices=("mean", "attention", "lstm")
@@ -53,7 +63,10 @@ class ClassifierSettings(TrainingSettings, WordSettings, ELMoSettings, TextSetti
     hidden_dim: int = setting(64, "layer before the classes; 0: none", below=MAX_SIZE, minimum=0)
     dropout: float = setting(0.5, "dropout before the classes", below=1)
     epochs: int = setting(
-        15, "epochs, before fine-tuning; 0: all is trained from the start", minimum=0, group="training"
+        15,
+        "epochs, before fine-tuning; 0: all is trained from the start",
+        minimum=0,
+        group="training",
     )
     tune_epochs: int = setting(5, "epochs of fine-tuning", needs=TUNED, group="training", minimum=1)
     patience: int = default(TrainingSettings, "patience", 0)
@@ -63,5 +76,8 @@ class ClassifierSettings(TrainingSettings, WordSettings, ELMoSettings, TextSetti
     final_lr: float = default(TrainingSettings, "final_lr", 0.0)
     weight_decay: float = default(TrainingSettings, "weight_decay", 0.1)
     class_weights: Literal["", "balanced"] = setting(
-        "", "balanced: all classes have the same total weight in the loss", choices=("", "balanced"), group="training"
+        "",
+        "balanced: all classes have the same total weight in the loss",
+        choices=("", "balanced"),
+        group="training",
     )

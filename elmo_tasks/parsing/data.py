@@ -19,7 +19,9 @@ def read_conllu(path: str | Path, is_gold: bool = True) -> Iterator[Tree]:
         raise TypeError(f"found {describe(path)}, expected the name of a treebank in CoNLL-U.")
     disk.check_input(Path(path), "a treebank in CoNLL-U")
     tree = None
-    for has_words, group in groupby(enumerate(read_lines(Path(path)), 1), lambda pair: bool(pair[1].strip())):
+    for has_words, group in groupby(
+        enumerate(read_lines(Path(path)), 1), lambda pair: bool(pair[1].strip())
+    ):
         if has_words:
             yield (tree := _sentence(list(group), path, is_gold))
     if not tree:
@@ -41,16 +43,24 @@ def _sentence(lines: list[tuple[int, str]], path: str | Path, is_gold: bool) -> 
         if is_gold:
             head, label = columns[HEAD], columns[LABEL]
             if not head.isdecimal() or label in ("", "_"):
-                raise UserError(f"{where}: HEAD is {head!r:.20}, DEPREL {label!r:.20}, expected both.")
+                raise UserError(
+                    f"{where}: HEAD is {head!r:.20}, DEPREL {label!r:.20}, expected both."
+                )
             tree.heads.append(int(head))
             tree.labels.append(label)
             tree.tags.append(columns[UPOS])
     if not places:
         raise UserError(f"{tree.where}: the sentence has no words.")
     if wrong := [k for k, head in enumerate(tree.heads) if head > len(places)]:
-        raise UserError(f"{places[wrong[0]]}: HEAD is {tree.heads[wrong[0]]}; the sentence has {len(places)} words.")
+        raise UserError(
+            f"{places[wrong[0]]}: HEAD is {tree.heads[wrong[0]]}; the sentence has {len(places)} words."
+        )
     if is_gold and tree.heads.count(0) != 1:
-        raise UserError(f"{tree.where}: the sentence has {tree.heads.count(0)} roots (HEAD 0), expected one.")
+        raise UserError(
+            f"{tree.where}: the sentence has {tree.heads.count(0)} roots (HEAD 0), expected one."
+        )
     if cycle := find_cycle([0, *tree.heads]):
-        raise UserError(f"{places[cycle[0] - 1]}: the words {sorted(cycle)} are a cycle of heads, expected a tree.")
+        raise UserError(
+            f"{places[cycle[0] - 1]}: the words {sorted(cycle)} are a cycle of heads, expected a tree."
+        )
     return tree

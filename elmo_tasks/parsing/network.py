@@ -46,11 +46,19 @@ def with_one(x: paddle.Tensor) -> paddle.Tensor:
 class ParserNetwork(nn.Layer):
     """Maps sentences to scores of arcs, labels and tags. Head 0 is the root, a vector that is trained."""
 
-    def __init__(self, settings: ParserSettings, inputs: TokenInputs, labels: Sequence[str], tags: Sequence[str]):
+    def __init__(
+        self,
+        settings: ParserSettings,
+        inputs: TokenInputs,
+        labels: Sequence[str],
+        tags: Sequence[str],
+    ):
         super().__init__()
         hidden, arc, label = settings.hidden_dim, settings.arc_dim, settings.label_dim
         self.inputs = inputs
-        self.recurrent = nn.LSTM(inputs.dim, hidden, settings.n_layers, direction="bidirect", dropout=settings.dropout)
+        self.recurrent = nn.LSTM(
+            inputs.dim, hidden, settings.n_layers, direction="bidirect", dropout=settings.dropout
+        )
         self.root = self.create_parameter([1, 1, 2 * hidden])
         self.views = nn.LayerList(nn.Linear(2 * hidden, dim) for dim in (arc, arc, label, label))
         self.arcs, self.labels = Biaffine(arc, 1), Biaffine(label, len(labels))
@@ -62,13 +70,19 @@ class ParserNetwork(nn.Layer):
         x, _ = self.recurrent(self.inputs(rows).x, sequence_length=to_tensor(rows.lengths))
         x = self.dropout(x)
         heads = paddle.concat([self.root.expand([x.shape[0], 1, x.shape[2]]), x], axis=1)
-        views = (view(source) for view, source in zip(self.views, (x, heads, x, heads), strict=True))
-        arc, arc_head, label, label_head = (self.dropout(nn.functional.leaky_relu(view, 0.1)) for view in views)
+        views = (
+            view(source) for view, source in zip(self.views, (x, heads, x, heads), strict=True)
+        )
+        arc, arc_head, label, label_head = (
+            self.dropout(nn.functional.leaky_relu(view, 0.1)) for view in views
+        )
         scores = paddle.matmul(self.arcs(arc).squeeze(2), with_one(arc_head), transpose_y=True)
         mask = np.pad(1 - rows.mask, ((0, 0), (1, 0))) * MASKED
         return x, scores + to_tensor(mask.astype(np.float32)).unsqueeze(1), label, label_head
 
-    def label_scores(self, label: paddle.Tensor, label_head: paddle.Tensor, heads: np.ndarray) -> paddle.Tensor:
+    def label_scores(
+        self, label: paddle.Tensor, label_head: paddle.Tensor, heads: np.ndarray
+    ) -> paddle.Tensor:
         """Scores (B, T, R) of the labels of the arcs from heads (B, T)."""
         rows, steps, dim = label_head.shape
         index = (np.arange(rows)[:, None] * steps + heads).ravel()
@@ -78,8 +92,16 @@ class ParserNetwork(nn.Layer):
     def loss(self, batch: Batch) -> paddle.Tensor:
         """Mean cross-entropy per word of heads, labels and tags, plus ELMo's penalty."""
         x, arcs, label, label_head = self(batch.rows)
-        pairs = [(arcs, batch.heads), (self.label_scores(label, label_head, batch.heads), batch.labels)]
+        pairs = [
+            (arcs, batch.heads),
+            (self.label_scores(label, label_head, batch.heads), batch.labels),
+        ]
         pairs += [(self.tags(x), batch.tags)] if self.tags else []
         weight = to_tensor(batch.rows.mask / batch.rows.mask.sum()).unsqueeze(-1)
-        losses = (nn.functional.cross_entropy(x, to_tensor(gold), reduction="none") for x, gold in pairs)
-        return sum((loss.reshape(weight.shape) * weight).sum() for loss in losses) + self.inputs.penalty()
+        losses = (
+            nn.functional.cross_entropy(x, to_tensor(gold), reduction="none") for x, gold in pairs
+        )
+        return (
+            sum((loss.reshape(weight.shape) * weight).sum() for loss in losses)
+            + self.inputs.penalty()
+        )

@@ -45,13 +45,29 @@ class Parser(Task[ParserSettings]):
     def set_up(cls, data, settings, pretrained):
         settings, _ = resolve_language(settings, cls.texts(data["train"]), pretrained)
         data = with_dev(data, settings)
-        parts = {key: sorted({x for tree in data["train"] for x in getattr(tree, key)}) for key in ("labels", "tags")}
+        parts = {
+            key: sorted({x for tree in data["train"] for x in getattr(tree, key)})
+            for key in ("labels", "tags")
+        }
         if settings.with_tags and parts["tags"] == ["_"]:
-            raise UserError("`with_tags`: UPOS is _ in all of the training data, expected parts of speech.")
-        parts["words"] = Vocabulary.frequent(token for tree in data["train"] for token in tree.tokens).words
-        where = {label: tree.where for trees in data.values() for tree in reversed(trees) for label in tree.labels}
-        if unknown := [f"{label} ({where[label]})" for label in sorted(where.keys() - set(parts["labels"]))]:
-            log.warning(f"labels that do not occur in training, and cannot be predicted: {join_names(unknown, 5)}.")
+            raise UserError(
+                "`with_tags`: UPOS is _ in all of the training data, expected parts of speech."
+            )
+        parts["words"] = Vocabulary.frequent(
+            token for tree in data["train"] for token in tree.tokens
+        ).words
+        where = {
+            label: tree.where
+            for trees in data.values()
+            for tree in reversed(trees)
+            for label in tree.labels
+        }
+        if unknown := [
+            f"{label} ({where[label]})" for label in sorted(where.keys() - set(parts["labels"]))
+        ]:
+            log.warning(
+                f"labels that do not occur in training, and cannot be predicted: {join_names(unknown, 5)}."
+            )
         return settings, parts, data
 
     # The task
@@ -66,25 +82,40 @@ class Parser(Task[ParserSettings]):
         rows = self.rows(examples)
         if not self.network.training:
             return Batch(rows)
-        ids = ([[*map(self.parts[x].index, getattr(tree, x))] for tree in examples] for x in ("labels", "tags"))
+        ids = (
+            [[*map(self.parts[x].index, getattr(tree, x))] for tree in examples]
+            for x in ("labels", "tags")
+        )
         return Batch(rows, *map(rows.padded, ([tree.heads for tree in examples], *ids)))
 
     def decode(self, batch: Batch) -> list[Tree]:
         x, arcs, *views = self.network(batch.rows)
         arcs = paddle.nn.functional.log_softmax(arcs, axis=-1).numpy()  # (B, T, T + 1)
         lengths = batch.rows.lengths.tolist()
-        heads = batch.rows.padded(maximum_tree(row[:n, : n + 1]) for row, n in zip(arcs, lengths, strict=True))
+        heads = batch.rows.padded(
+            maximum_tree(row[:n, : n + 1]) for row, n in zip(arcs, lengths, strict=True)
+        )
         names = self.parts["labels"]
         mask = (MASKED * ~allowed_labels(heads, names)).astype(np.float32)
         scores = self.network.label_scores(*views, heads) + to_tensor(mask)
         labels = paddle.nn.functional.log_softmax(scores, axis=-1).numpy()  # (B, T, R)
-        probabilities = np.exp(np.take_along_axis(arcs, heads[..., None], -1)[..., 0] + labels.max(axis=-1))
+        probabilities = np.exp(
+            np.take_along_axis(arcs, heads[..., None], -1)[..., 0] + labels.max(axis=-1)
+        )
         tags = self.network.tags(x).numpy().argmax(axis=-1) if self.network.tags else None
         trees = []
         for k, (tokens, n) in enumerate(zip(batch.rows.tokens, lengths, strict=True)):
             chosen = [names[label] for label in labels[k, :n].argmax(axis=-1)]
             named = [self.parts["tags"][tag] for tag in tags[k, :n]] if tags is not None else []
-            trees.append(Tree(list(tokens), heads[k, :n].tolist(), chosen, named, probabilities[k, :n].tolist()))
+            trees.append(
+                Tree(
+                    list(tokens),
+                    heads[k, :n].tolist(),
+                    chosen,
+                    named,
+                    probabilities[k, :n].tolist(),
+                )
+            )
         return trees
 
     def measure(self, examples: Sequence[Tree], predictions: Sequence[Tree]) -> Score:
@@ -111,7 +142,11 @@ class Parser(Task[ParserSettings]):
         if not isinstance(text, str):
             return text if isinstance(text, Tree) else Tree(list(check_sentence(text, number)))
         tokens = replace(self.tokeniser, lang=lang or self.settings.lang)(text)
-        return Tree(tokens, offsets=[(begin, end) for begin, end in token_offsets(tokens, text).tolist()], text=text)
+        return Tree(
+            tokens,
+            offsets=[(begin, end) for begin, end in token_offsets(tokens, text).tolist()],
+            text=text,
+        )
 
     def _parse(self, sentences: Iterable[Text], window: float | None) -> Iterator[Tree]:
         sentences, copies = tee(map(self.sentence, sentences, count()))

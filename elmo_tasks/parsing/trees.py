@@ -47,7 +47,9 @@ class Tree:
         words, heads, labels = (len(part) for part in (self.tokens, self.heads, self.labels))
         if not words == heads == labels:
             found = f"{format_count(words, 'words')}, {format_count(heads, 'heads')}, {format_count(labels, 'labels')}"
-            raise UserError(f"a tree needs a head and a label for each word: found {found}. Parser.predict makes them.")
+            raise UserError(
+                f"a tree needs a head and a label for each word: found {found}. Parser.predict makes them."
+            )
 
     def __str__(self) -> str:
         if not self.heads:
@@ -55,7 +57,10 @@ class Tree:
         self.check()
         words, width = ["ROOT", *self.tokens], max(map(display_width, self.tokens)) + 2
         rows = enumerate(zip(self.tokens, self.heads, self.labels, strict=True), 1)
-        return "\n".join(f"{k:>3} {pad(word, width)}{pad(label, 14)}{h:>3} {words[h]}" for k, (word, h, label) in rows)
+        return "\n".join(
+            f"{k:>3} {pad(word, width)}{pad(label, 14)}{h:>3} {words[h]}"
+            for k, (word, h, label) in rows
+        )
 
     def to_conllu(self) -> str:
         """The sentence in CoNLL-U, with everything that was read; "" if it has no words."""
@@ -77,7 +82,9 @@ class Tree:
         """The words in CoNLL-U, of raw text with where they are."""
         if self.text:
             yield "# text = " + re.sub(r"\s", " ", self.text.rstrip())
-        misc = [f"TokenRange={begin}:{end}" for begin, end in self.offsets] or ["_"] * len(self.tokens)
+        misc = [f"TokenRange={begin}:{end}" for begin, end in self.offsets] or ["_"] * len(
+            self.tokens
+        )
         for k, ((_, end), (begin, _)) in enumerate(pairwise(self.offsets)):
             misc[k] = f"SpaceAfter=No|{misc[k]}" if begin <= end else misc[k]
         forms = [self.text[begin:end] for begin, end in self.offsets] or self.tokens
@@ -87,15 +94,22 @@ class Tree:
     def to_svg(self) -> str:
         """A picture of the arcs above the words, in the direction of their script."""
         self.check()
-        sizes = [max(display_width(word), len(label)) for word, label in zip(self.tokens, self.labels, strict=True)]
+        sizes = [
+            max(display_width(word), len(label))
+            for word, label in zip(self.tokens, self.labels, strict=True)
+        ]
         ends = np.cumsum([0, *(9 * size + 16 for size in sizes)])
         x = (ends[1:] + ends[:-1]) / 2
         if is_right_to_left(self.tokens):
             x = ends[-1] - x
-        heights = [LEVEL * abs(k - head) ** 0.8 if head else 0.0 for k, head in enumerate(self.heads, 1)]
+        heights = [
+            LEVEL * abs(k - head) ** 0.8 if head else 0.0 for k, head in enumerate(self.heads, 1)
+        ]
         top = max(heights, default=0) + 2 * LEVEL
         parts = [_text(at, top + 20, word) for at, word in zip(x, self.tokens, strict=True)]
-        for k, (head, label, height) in enumerate(zip(self.heads, self.labels, heights, strict=True)):
+        for k, (head, label, height) in enumerate(
+            zip(self.heads, self.labels, heights, strict=True)
+        ):
             if head:
                 begin = x[head - 1]
                 begin += 4 if begin < x[k] else -4
@@ -140,7 +154,9 @@ def maximum_tree(scores: np.ndarray) -> np.ndarray:
     scores: (n, n + 1), of the heads 0 .. n of each word.
     """
     scores = np.vstack([np.full(len(scores) + 1, -np.inf), scores.astype(np.float64)])
-    scores[1:, 0] -= 2 * len(scores) * np.abs(scores[1:]).max() + 1  # a further root costs more than a tree is worth
+    scores[1:, 0] -= (
+        2 * len(scores) * np.abs(scores[1:]).max() + 1
+    )  # a further root costs more than a tree is worth
     np.fill_diagonal(scores, -np.inf)
     return _arborescence(scores)[1:]
 
@@ -152,16 +168,26 @@ def _arborescence(scores: np.ndarray) -> np.ndarray:
     and out of it. In the tree, the cycle keeps all its arcs but that to the word that is entered from outside.
     """
     n, nodes_left = np.arange(len(scores)), {*range(1, len(scores))}
-    words, sources = (index.astype(np.int32) for index in np.indices(scores.shape))  # the arc that each score is of
-    heads, within, levels = scores.argmax(axis=1), [[node] for node in n], []  # within: the words of each node
+    words, sources = (
+        index.astype(np.int32) for index in np.indices(scores.shape)
+    )  # the arc that each score is of
+    heads, within, levels = (
+        scores.argmax(axis=1),
+        [[node] for node in n],
+        [],
+    )  # within: the words of each node
 
     def arcs(nodes: Iterable[int]) -> list[tuple[int, int, list[int]]]:
-        return [(words[node, heads[node]], sources[node, heads[node]], within[node]) for node in nodes]
+        return [
+            (words[node, heads[node]], sources[node, heads[node]], within[node]) for node in nodes
+        ]
 
     while cycle := find_cycle(heads):
         first, *others = cycle
         levels.append(arcs(cycle))
-        gains = scores[cycle] - scores[cycle, heads[cycle]][:, None]  # of breaking the cycle at a node
+        gains = (
+            scores[cycle] - scores[cycle, heads[cycle]][:, None]
+        )  # of breaking the cycle at a node
         into = np.array(cycle)[gains.argmax(axis=0)], n
         words[first], sources[first], scores[first] = words[into], sources[into], gains.max(axis=0)
         out = n, np.array(cycle)[scores[:, cycle].argmax(axis=1)]
@@ -199,8 +225,12 @@ class Score:
     def shares(self) -> dict[str, float]:
         def are_equal(name: str) -> np.ndarray:
             pairs = zip(self.gold, self.predicted, strict=True)
-            both = (zip(getattr(gold, name), getattr(tree, name), strict=True) for gold, tree in pairs)
-            return np.array([str(x).split(":")[0] == str(y).split(":")[0] for x, y in chain.from_iterable(both)])
+            both = (
+                zip(getattr(gold, name), getattr(tree, name), strict=True) for gold, tree in pairs
+            )
+            return np.array(
+                [str(x).split(":")[0] == str(y).split(":")[0] for x, y in chain.from_iterable(both)]
+            )
 
         heads = are_equal("heads")
         shares = {"uas": heads, "las": heads & are_equal("labels")}

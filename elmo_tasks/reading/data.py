@@ -55,7 +55,9 @@ class Passage:
     def span(self, question: Question) -> tuple[int, int] | None:
         """The first and last token of a question's first answer that occurs in the passage."""
         located = zip(question.answer_starts, question.answers, strict=True)
-        spans = (self.content.token_span(k, k + len(answer)) for k, answer in located if k is not None)
+        spans = (
+            self.content.token_span(k, k + len(answer)) for k, answer in located if k is not None
+        )
         return next(filter(None, spans), None)
 
 
@@ -65,16 +67,23 @@ def read_passages(data: Any, name: str = "examples", require_answers: bool = Tru
     name: of the argument, used in error messages. require_answers: False: those of the data are not read.
     """
     if isinstance(data, str | Path):
-        name, records = str(data), read_records(Path(data), ("id", "context", "question", "answers"))
+        name, records = (
+            str(data),
+            read_records(Path(data), ("id", "context", "question", "answers")),
+        )
     elif is_table(data):
         records = table_records(data, name)
     else:
-        raise TypeError(f"`{name}`: found {describe(data)}, expected a file, a table, or a list of dictionaries.")
+        raise TypeError(
+            f"`{name}`: found {describe(data)}, expected a file, a table, or a list of dictionaries."
+        )
     passages, seen, faults = [], set(), Counter()
     for where, text, questions in _passages(records):
         if not text.split():
             raise UserError(f"{where}: the passage is empty.")
-        passage = Passage(text, [_question(value, text, at, faults, require_answers) for at, value in questions])
+        passage = Passage(
+            text, [_question(value, text, at, faults, require_answers) for at, value in questions]
+        )
         passages.append(passage)
         for question, (at, _) in zip(passage.questions, questions, strict=True):
             if question.id in seen:
@@ -83,7 +92,9 @@ def read_passages(data: Any, name: str = "examples", require_answers: bool = Tru
     if not seen:
         raise UserError(f"{name}: no question, expected {EXPECTED}.")
     counts = format_count(len(passages), "passages"), format_count(len(seen), "questions")
-    log.info(f"{name}: {'; '.join([', '.join(counts), *(f'{what}: {n:,}' for what, n in faults.items() if n)])}")
+    log.info(
+        f"{name}: {'; '.join([', '.join(counts), *(f'{what}: {n:,}' for what, n in faults.items() if n)])}"
+    )
     return passages
 
 
@@ -102,22 +113,33 @@ def _passages(records: Iterable[Record]) -> Iterator[tuple[str, str, list[Record
     yield from ((questions[0][0], text, questions) for text, questions in grouped.items())
 
 
-def _question(value: Any, passage: str, where: str, faults: Counter, require_answers: bool) -> Question:
+def _question(
+    value: Any, passage: str, where: str, faults: Counter, require_answers: bool
+) -> Question:
     text = check_text(_field(value, "question", str, where), where)
     question = Question(str(_field(value, "id", str | int, where)).strip(), text, [], [])
     faults["questions without words"] += not text.strip()
     if not require_answers:
         return question
-    answers = [] if value.get("is_impossible") in (True,) else _field(value, "answers", list | dict, where)
+    answers = (
+        []
+        if value.get("is_impossible") in (True,)
+        else _field(value, "answers", list | dict, where)
+    )
     if isinstance(answers, dict):  # of Hugging Face; its arrays of NumPy become lists
         columns = (answers.get(name, ()) for name in ("text", "answer_start"))
         columns = [[values] if as_list(values) is None else as_list(values) for values in columns]
         answers = [{"text": text, "answer_start": start} for text, start in zip_longest(*columns)]
     faults["questions without an answer"] += not answers
     for answer in answers:
-        text, start = (answer.get(name) if isinstance(answer, dict) else None for name in ("text", "answer_start"))
+        text, start = (
+            answer.get(name) if isinstance(answer, dict) else None
+            for name in ("text", "answer_start")
+        )
         if not isinstance(text, str) or not hasattr(start, "__index__"):
-            raise UserError(f"{where}: found the answer {answer!r:.80}, expected its text and answer_start.")
+            raise UserError(
+                f"{where}: found the answer {answer!r:.80}, expected its text and answer_start."
+            )
         located = _locate_answer(text, int(start), passage)
         faults["answers that are not in their passage"] += located is None
         faults["answers moved to where their text occurs"] += located not in (start, None)
@@ -128,7 +150,10 @@ def _question(value: Any, passage: str, where: str, faults: Counter, require_ans
 
 def _items(values: Any, name: str, what: str, where: str) -> Iterator[Record]:
     """Yield the items of a list, each with its position."""
-    return ((f"{where}, {what} {k}", item) for k, item in enumerate(_field(values, name, list, where), 1))
+    return (
+        (f"{where}, {what} {k}", item)
+        for k, item in enumerate(_field(values, name, list, where), 1)
+    )
 
 
 def _field(values: Any, name: str, kind: Any, where: str) -> Any:
@@ -145,7 +170,11 @@ def _locate_answer(answer: str, start: int, text: str) -> int | None:
         return None
     start = max(start, 0)
     offsets = [text.rfind(answer, 0, start + len(answer)), text.find(answer, start)]
-    return min((offset for offset in offsets if offset >= 0), key=lambda offset: abs(offset - start), default=None)
+    return min(
+        (offset for offset in offsets if offset >= 0),
+        key=lambda offset: abs(offset - start),
+        default=None,
+    )
 
 
 def tokenise_passages(passages: Sequence[Passage], tokeniser: Tokeniser) -> Sequence[Passage]:
@@ -171,10 +200,14 @@ class QuestionGroup:
         return [self.window.text, *self.questions]
 
 
-def question_groups(window: Window, questions: list[Text], spans: Sequence = ()) -> Iterator[QuestionGroup]:
+def question_groups(
+    window: Window, questions: list[Text], spans: Sequence = ()
+) -> Iterator[QuestionGroup]:
     """Yield groups of at most MAX_QUESTIONS, for all of which the window is encoded once."""
     for k in range(0, len(questions), MAX_QUESTIONS):
-        yield QuestionGroup(window, questions[k : k + MAX_QUESTIONS], list(spans[k : k + MAX_QUESTIONS]))
+        yield QuestionGroup(
+            window, questions[k : k + MAX_QUESTIONS], list(spans[k : k + MAX_QUESTIONS])
+        )
 
 
 def training_groups(
@@ -188,13 +221,22 @@ def training_groups(
     for passage in passages:
         spans = ((question, passage.span(question)) for question in passage.questions)
         answered = [(question.id, question.content, span) for question, span in spans if span]
-        without = [(question.id, question.content, None) for question in passage.questions if not question.answers]
+        without = [
+            (question.id, question.content, None)
+            for question in passage.questions
+            if not question.answers
+        ]
         for window in windows(passage.content, max_seq_len, doc_stride):
-            asked = [(id, text, _span_in(window, span)) for id, text, span in answered + without * no_answer]
+            asked = [
+                (id, text, _span_in(window, span))
+                for id, text, span in answered + without * no_answer
+            ]
             inside = [item for item in asked if item[2] != NO_ANSWER]
             trained |= {id for id, *_ in inside}
             kept = asked if no_answer else inside
-            groups += question_groups(window, [text for _, text, _ in kept], [span for *_, span in kept])
+            groups += question_groups(
+                window, [text for _, text, _ in kept], [span for *_, span in kept]
+            )
         n_too_long += sum(id not in trained for id, *_ in answered)
     if not trained:
         raise UserError("No question to train on: no answer occurs in its passage.")

@@ -24,7 +24,9 @@ from elmo_tasks.reading.text import Window, question_features
 
 nn = paddle.nn
 
-FEATURES = 2  # per passage token: is it a token of the question, does it occur in the question's text
+FEATURES = (
+    2  # per passage token: is it a token of the question, does it occur in the question's text
+)
 MASKED_LOGIT = -1e9
 
 
@@ -34,7 +36,9 @@ class Batch:
     questions: Rows  # Q questions
     passage_of: np.ndarray  # (Q,) int64 row of each question's window
     features: np.ndarray  # (Q, T, FEATURES) float32
-    spans: np.ndarray  # (Q, 2) int64, first and last token of each answer from the window's beginning, or NO_ANSWER
+    spans: (
+        np.ndarray
+    )  # (Q, 2) int64, first and last token of each answer from the window's beginning, or NO_ANSWER
 
 
 def window_rows(windows: Sequence[Window]) -> Rows:
@@ -83,7 +87,9 @@ class BiDAF(nn.Layer):
         similarity = similarity + self.similarity[0](h) + self.similarity[1](u).transpose([0, 2, 1])
         similarity = similarity + ((1 - question_mask) * MASKED_LOGIT).unsqueeze(1)
         to_question = paddle.matmul(nn.functional.softmax(similarity, axis=2), u)  # (Q, T, D)
-        weights = nn.functional.softmax(Maximum.apply(similarity, 2) + (1 - passage_mask) * MASKED_LOGIT, axis=1)
+        weights = nn.functional.softmax(
+            Maximum.apply(similarity, 2) + (1 - passage_mask) * MASKED_LOGIT, axis=1
+        )
         to_passage = paddle.matmul(weights.unsqueeze(1), h)  # (Q, 1, D)
         features = to_tensor(batch.features)
         merged = paddle.concat([h, to_question, h * to_question, h * to_passage, features], axis=2)
@@ -105,7 +111,9 @@ class BiDAF(nn.Layer):
         logits, spans = self(batch), batch.spans
         if self.no_answer is not None:  # logit T
             spans = np.where(spans < 0, logits.shape[2], spans)
-            logits = paddle.concat([logits, self.no_answer.reshape([1, 2, 1]).tile([len(spans), 1, 1])], axis=2)
+            logits = paddle.concat(
+                [logits, self.no_answer.reshape([1, 2, 1]).tile([len(spans), 1, 1])], axis=2
+            )
         spans = to_tensor(spans.ravel())
         loss = 2 * nn.functional.cross_entropy(logits.reshape([-1, logits.shape[2]]), spans)
         return loss + self.inputs.penalty()

@@ -58,9 +58,15 @@ class Reader(Task[ReaderSettings]):
         settings, tokeniser = resolve_language(settings, cls.texts(passages), pretrained)
         data = {name: tokenise_passages(part, tokeniser) for name, part in data.items()}
         data = with_dev(data, settings)
-        no_answer = not all(question.answers for passage in passages for question in passage.questions)
-        groups = training_groups(data["train"], settings.max_seq_len, settings.doc_stride, no_answer)
-        tokens = (token for passage in data["train"] for text in passage.texts for token in text.tokens)
+        no_answer = not all(
+            question.answers for passage in passages for question in passage.questions
+        )
+        groups = training_groups(
+            data["train"], settings.max_seq_len, settings.doc_stride, no_answer
+        )
+        tokens = (
+            token for passage in data["train"] for text in passage.texts for token in text.tokens
+        )
         parts = {"words": Vocabulary.frequent(tokens, MIN_COUNT).words, "no_answer": no_answer}
         return settings, parts, {**data, "train": groups}
 
@@ -101,7 +107,9 @@ class Reader(Task[ReaderSettings]):
         return self.answers([(question, passage)], k)[0]
 
     @overload
-    def answers(self, questions: Iterator[tuple[str, str]], k: int = 1) -> Iterator[list[Answer]]: ...
+    def answers(
+        self, questions: Iterator[tuple[str, str]], k: int = 1
+    ) -> Iterator[list[Answer]]: ...
     @overload
     def answers(self, questions: Iterable[tuple[str, str]], k: int = 1) -> list[list[Answer]]: ...
     def answers(self, questions, k=1):
@@ -124,9 +132,13 @@ class Reader(Task[ReaderSettings]):
 
         The scores of all spans are in memory for one question at a time: they are many times the logits.
         """
-        asked = ((window, passage.texts[1:]) for passage in passages for window in self._windows(passage))
+        asked = (
+            (window, passage.texts[1:]) for passage in passages for window in self._windows(passage)
+        )
         groups = chain.from_iterable(question_groups(*pair) for pair in asked)
-        logits = chain.from_iterable(self.predictions(groups))  # of each window and question, (2, T)
+        logits = chain.from_iterable(
+            self.predictions(groups)
+        )  # of each window and question, (2, T)
         no_answer = self.network.no_answer.sum().item() if self.parts["no_answer"] else None
         answers = {}
         for passage in passages:

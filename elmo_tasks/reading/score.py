@@ -14,7 +14,9 @@ from elmo_core.text.tokenise import CHINESE
 from elmo_tasks.reading.data import Passage
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
-CMRC_MARKS = re.compile(r"[-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』]")  # ignored by the evaluator
+CMRC_MARKS = re.compile(
+    r"[-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』]"
+)  # ignored by the evaluator
 CMRC_PART = re.compile(r"[\u4e00-\u9fa5]|\d+(?:[.,]\d+)*|(?:(?![\u4e00-\u9fa5])\w)+|[^\w\s]")
 
 
@@ -38,7 +40,9 @@ def cmrc_characters(text: str) -> str:
 def cmrc_f1(answer: str, predicted: str) -> float:
     """F1 of the longest common substring, in Chinese characters, words of other scripts, and marks."""
     a, b = (CMRC_PART.findall(CMRC_MARKS.sub("", text.lower())) for text in (answer, predicted))
-    return _f1(SequenceMatcher(None, a, b, autojunk=False).find_longest_match().size, len(a), len(b))
+    return _f1(
+        SequenceMatcher(None, a, b, autojunk=False).find_longest_match().size, len(a), len(b)
+    )
 
 
 def _f1(common: int, n_answer: int, n_predicted: int) -> float:
@@ -82,6 +86,8 @@ def score(passages: Sequence[Passage], predictions: Mapping[str, str], language:
         if may_lack and not (answers := list(filter(normalised, answers))):
             rows.append([not normalised(predicted)] * 2)
             continue
-        exact = bool(predicted) and any(normalised(predicted) == normalised(answer) for answer in answers)
+        exact = bool(predicted) and any(
+            normalised(predicted) == normalised(answer) for answer in answers
+        )
         rows.append([exact, max(f1(answer, predicted) for answer in answers)])
     return Scores(*np.array(rows, float).T)

@@ -26,4 +26,6 @@ class ReaderSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings)
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.doc_stride > self.max_seq_len:
-            raise UserError(f"`doc_stride` is {self.doc_stride}, more than `max_seq_len`, which would skip text.")
+            raise UserError(
+                f"`doc_stride` is {self.doc_stride}, more than `max_seq_len`, which would skip text."
+            )

@@ -70,14 +70,18 @@ class Window:
         ends = self.text.sentence_ends
         first, last = bisect_right(ends, self.begin), bisect_left(ends, self.end)
         before = ends[first - 1] if first else 0
-        return self.text.sentences[first : last + 1], np.arange(self.begin - before, self.end - before)
+        return self.text.sentences[first : last + 1], np.arange(
+            self.begin - before, self.end - before
+        )
 
 
 def windows(text: Text, size: int, stride: int) -> list[Window]:
     """Cover a text with windows of at most `size` tokens that begin `stride` tokens apart."""
     n = len(text.tokens)
     last = max(0, -(-(n - size) // stride))
-    return [Window(text, k * stride, min(k * stride + size, n)) for k in range(last + 1 if n else 0)]
+    return [
+        Window(text, k * stride, min(k * stride + size, n)) for k in range(last + 1 if n else 0)
+    ]
 
 
 def question_features(tokens: Sequence[str], question: Text) -> list[tuple[bool, bool]]:
@@ -108,7 +112,9 @@ def span_scores(logits: np.ndarray, longest: int) -> np.ndarray:
     return np.lib.stride_tricks.sliding_window_view(padded, longest) + lasts[:, None]
 
 
-def best_answers(text: Text, scores: np.ndarray, k: int, no_answer: float | None = None) -> list[Answer]:
+def best_answers(
+    text: Text, scores: np.ndarray, k: int, no_answer: float | None = None
+) -> list[Answer]:
     """The k best of the spans (T, longest) of a text, as `span_scores` orders them, best first. Changes the scores.
 
     The earliest of equal spans comes first. no_answer: the score of no answer, if there may be none.
@@ -120,7 +126,9 @@ def best_answers(text: Text, scores: np.ndarray, k: int, no_answer: float | None
     while len(answers) < k and np.isfinite(scores.max()):
         last, column = divmod(int((scores >= scores.max() - TIE).argmax()), longest)
         begin, end = text.char_span(last - longest + 1 + column, last)
-        answer = Answer(text.text[begin:end], begin, end, float(np.exp(scores[last, column] - total)))
+        answer = Answer(
+            text.text[begin:end], begin, end, float(np.exp(scores[last, column] - total))
+        )
         answers.setdefault(answer.text, answer)
         scores[last, column] = -np.inf
     best = list(answers.values())

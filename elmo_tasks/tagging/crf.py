@@ -24,7 +24,9 @@ class LinearChainCRF(nn.Layer):
     def __init__(self, forbidden: np.ndarray, forbidden_last: np.ndarray):
         super().__init__()
         n_labels = len(forbidden_last)
-        attribute = paddle.ParamAttr(initializer=nn.initializer.Uniform(-0.1, 0.1), learning_rate=LEARNING_RATE)
+        attribute = paddle.ParamAttr(
+            initializer=nn.initializer.Uniform(-0.1, 0.1), learning_rate=LEARNING_RATE
+        )
         self.transitions = self.create_parameter([n_labels, n_labels], attr=attribute)  # (from, to)
         self.start = self.create_parameter([n_labels], attr=attribute)
         self.stop = self.create_parameter([n_labels], attr=attribute)
@@ -32,17 +34,23 @@ class LinearChainCRF(nn.Layer):
             penalty = to_tensor(np.where(mask, FORBIDDEN_SCORE, 0).astype(np.float32))
             self.register_buffer(name, penalty, persistable=False)
 
-    def forward(self, emissions: paddle.Tensor, labels: np.ndarray, lengths: np.ndarray) -> paddle.Tensor:
+    def forward(
+        self, emissions: paddle.Tensor, labels: np.ndarray, lengths: np.ndarray
+    ) -> paddle.Tensor:
         """Negative log-likelihood (B,) of the sentences' labels. emissions (B, T, K), labels (B, T), lengths (B,)."""
         emissions = emissions.astype("float64")
         return self.log_partition(emissions, lengths) - self.scores(emissions, labels, lengths)
 
-    def scores(self, emissions: paddle.Tensor, labels: np.ndarray, lengths: np.ndarray) -> paddle.Tensor:
+    def scores(
+        self, emissions: paddle.Tensor, labels: np.ndarray, lengths: np.ndarray
+    ) -> paddle.Tensor:
         """The scores (B,) of the sentences' labels."""
         n_rows, n_steps, n_labels = emissions.shape
         previous = np.concatenate([np.full((n_rows, 1), n_labels), labels[:, :-1]], axis=1)
         table = paddle.concat([self.transitions, self.start.unsqueeze(0)])  # (K + 1, K)
-        transition_scores = paddle.gather(table.reshape([-1]), to_tensor((previous * n_labels + labels).ravel()))
+        transition_scores = paddle.gather(
+            table.reshape([-1]), to_tensor((previous * n_labels + labels).ravel())
+        )
         emission_scores = paddle.take_along_axis(emissions, to_tensor(labels).unsqueeze(-1), axis=2)
         transition_scores = transition_scores.reshape([n_rows, n_steps]).astype(emissions.dtype)
         score = emission_scores.squeeze(-1) + transition_scores  # (B, T)
@@ -61,8 +69,12 @@ class LinearChainCRF(nn.Layer):
         top = transitions.max(axis=0).detach()  # (K,)
         weights = paddle.exp(transitions - top)
         first, *others = paddle.unstack(emissions, axis=1)
-        a = first + self.start.astype(emissions.dtype)  # (B, K) log of the sum over prefixes that end with a label
-        continues = to_tensor((np.arange(1, len(others) + 1)[:, None] < lengths)[..., None])  # (T - 1, B, 1)
+        a = first + self.start.astype(
+            emissions.dtype
+        )  # (B, K) log of the sum over prefixes that end with a label
+        continues = to_tensor(
+            (np.arange(1, len(others) + 1)[:, None] < lengths)[..., None]
+        )  # (T - 1, B, 1)
         for k, emitted in enumerate(others):
             largest = a.max(axis=1, keepdim=True).detach()
             sums = paddle.log(paddle.matmul(paddle.exp(a - largest), weights)) + largest + top
@@ -94,9 +106,16 @@ class LinearChainCRF(nn.Layer):
         for emitted in x[:0:-1]:
             after.append(np.logaddexp.reduce(transitions + emitted + after[-1], axis=1))
         steps = transitions[path[:-1], path[1:]] + x[np.arange(1, len(path)), path[1:]]
-        score, total = np.concatenate([[0], np.cumsum(steps)]), np.logaddexp.reduce(before[-1] + stop)
+        score, total = (
+            np.concatenate([[0], np.cumsum(steps)]),
+            np.logaddexp.reduce(before[-1] + stop),
+        )
         logs = [
-            before[begin][path[begin]] + score[end - 1] - score[begin] + after[-end][path[end - 1]] - total
+            before[begin][path[begin]]
+            + score[end - 1]
+            - score[begin]
+            + after[-end][path[end - 1]]
+            - total
             for begin, end in spans
         ]
         return np.exp(np.minimum(logs, 0)).tolist()

@@ -64,9 +64,13 @@ class SentenceReader:
 
     def __post_init__(self):
         columns = self.settings.columns
-        self.columns = [*map(str.strip, columns.split(","))] if isinstance(columns, str) else columns
+        self.columns = (
+            [*map(str.strip, columns.split(","))] if isinstance(columns, str) else columns
+        )
         if self.columns is not None and len(self.columns) != 2:
-            raise UserError(f"`columns` is {columns!r}, expected two: of the tokens, and of the labels.")
+            raise UserError(
+                f"`columns` is {columns!r}, expected two: of the tokens, and of the labels."
+            )
 
     def read(self, data: Any, name: str) -> list[Sentence]:
         """The sentences of a file, of a table, or of a pair of sentences and labels. name: of the argument."""
@@ -76,7 +80,10 @@ class SentenceReader:
             sentences = self._of_records(records.table_records(data, name))
         else:
             given = enumerate(records.labelled(data, name))
-            sentences = [self._sentence(check_sentence(x, k, of_texts=""), labels, at) for k, (at, x, labels) in given]
+            sentences = [
+                self._sentence(check_sentence(x, k, of_texts=""), labels, at)
+                for k, (at, x, labels) in given
+            ]
         sentences = [sentence for sentence in sentences if sentence.tokens]
         if not sentences:
             raise UserError(f"{name}: there are no sentences with tokens.")
@@ -84,7 +91,9 @@ class SentenceReader:
 
     def format_of(self, path: Path) -> str:
         if records.ending(path) == "csv" and not self.settings.data_format:
-            raise UserError(f"{path}: taggers read no CSV. Write a token and its label per line, with a tab between.")
+            raise UserError(
+                f"{path}: taggers read no CSV. Write a token and its label per line, with a tab between."
+            )
         return self.settings.data_format or BY_ENDING.get(records.ending(path), "columns")
 
     def _read_file(self, path: Path) -> Iterator[Sentence]:
@@ -101,18 +110,28 @@ class SentenceReader:
         """Check tokens and labels."""
         names = as_list(labels)
         if names is None:
-            raise UserError(f"{where}: found {describe(labels)}, expected a list of labels, one for each token.")
+            raise UserError(
+                f"{where}: found {describe(labels)}, expected a list of labels, one for each token."
+            )
         if len(tokens) != len(names):
-            raise UserError(f"{where}: {len(tokens)} tokens and {len(names)} labels, expected as many.")
-        tokens = [check_text(token, f"{where}, token {k}", "token") for k, token in enumerate(tokens)]
-        return Sentence(tokens, [check_label(x, f"{where}, token {k}") for k, x in enumerate(names)], where)
+            raise UserError(
+                f"{where}: {len(tokens)} tokens and {len(names)} labels, expected as many."
+            )
+        tokens = [
+            check_text(token, f"{where}, token {k}", "token") for k, token in enumerate(tokens)
+        ]
+        return Sentence(
+            tokens, [check_label(x, f"{where}, token {k}") for k, x in enumerate(names)], where
+        )
 
     def _read_columns(self, path: Path, is_conllu: bool) -> Iterator[Sentence]:
         try:
             pair = self.columns or ((1, 3) if is_conllu else (0, -1))
             token, label = map(int, pair)
         except ValueError as error:
-            raise UserError(f"{path} has columns: `columns` are numbers, not {self.columns}.") from error
+            raise UserError(
+                f"{path} has columns: `columns` are numbers, not {self.columns}."
+            ) from error
         tokens, labels, first, width = [], [], 0, 0
         for number, line in enumerate(chain(read_lines(path), [""]), 1):
             if not line.strip() or line.startswith("-DOCSTART-"):
@@ -124,12 +143,22 @@ class SentenceReader:
             is_header = number == 1 and names[0] in TOKEN_KEYS and names[-1] in LABEL_KEYS
             if is_header or (is_conllu and re.match(r"#|\d+[-.]\d+\t", line)):
                 continue
-            columns = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
+            columns = (
+                line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
+            )
             n, where, first = len(columns), f"{path}:{number}", first if tokens else number
             if not (is_conllu or self.columns):
                 is_tagged = number == 1 and all("/" in part[1:-1] for part in columns)
-                if other := "tagged" if is_tagged else "conllu" if n > 9 and columns[0] == "1" else "":
-                    raise UserError(f"{where}: {line!r:.60} looks like `data_format={other}`. Set that, or `columns`.")
+                if (
+                    other := "tagged"
+                    if is_tagged
+                    else "conllu"
+                    if n > 9 and columns[0] == "1"
+                    else ""
+                ):
+                    raise UserError(
+                        f"{where}: {line!r:.60} looks like `data_format={other}`. Set that, or `columns`."
+                    )
             width = n if self.columns else width or n
             if n != width or not (-n <= token < n and -n <= label < n) or token % n == label % n:
                 expected = f"a token in column {token}, a label in {label}, and as many columns in all lines"
@@ -141,7 +170,11 @@ class SentenceReader:
         """Yield the sentences of records of tokens and labels, or of texts and spans."""
         given, faults, user_dict = list(given), defaultdict(list), self.settings.user_dict
         token, label = map(str, self.columns or ("", ""))
-        texts = [record[token or "text"] for _, record in given if isinstance(record.get(token or "text"), str)]
+        texts = [
+            record[token or "text"]
+            for _, record in given
+            if isinstance(record.get(token or "text"), str)
+        ]
         language = self.settings.lang
         if language == AUTO:
             language = recognise(texts).replace("zh", "characters")
@@ -153,7 +186,9 @@ class SentenceReader:
                 continue
             key = label or next((key for key in LABEL_KEYS if key in record), "labels")
             try:
-                tokens = check_sentence(value_of(record, token or "tokens", where), where, of_texts="")
+                tokens = check_sentence(
+                    value_of(record, token or "tokens", where), where, of_texts=""
+                )
             except TypeError as error:
                 raise UserError(str(error)) from error
             yield self._sentence(tokens, value_of(record, key, where), where)
@@ -176,7 +211,9 @@ def tagged_sentence(line: str, where: str) -> Sentence:
 
 def in_pieces(sentences: Sequence[Sentence], splitter: PieceSplitter) -> list[Sentence]:
     """The sentences with their tagged words split into pieces, which have labels in LAC's scheme."""
-    return [_split(sentence, splitter) if sentence.is_tagged else sentence for sentence in sentences]
+    return [
+        _split(sentence, splitter) if sentence.is_tagged else sentence for sentence in sentences
+    ]
 
 
 def _split(sentence: Sentence, splitter: PieceSplitter) -> Sentence:
@@ -199,17 +236,30 @@ def segmented_sentence(line: str, where: str) -> Sentence:
     return Sentence(list("".join(line.split())), list("".join(labels)), where)
 
 
-def find_spans(record: Mapping[str, Any], text: str, keys: Sequence[str], where: str) -> list[CharSpan]:
+def find_spans(
+    record: Mapping[str, Any], text: str, keys: Sequence[str], where: str
+) -> list[CharSpan]:
     """The spans of a text, in order. keys: one of them holds the spans."""
     value = next((record[key] for key in keys if key in record), None)
     try:
         if isinstance(value, dict):  # of CLUENER
-            mentions = [(label, mention) for label, mentions in value.items() for mention in mentions.items()]
-            spans = [(at[0], at[0] + len(name), label) for label, (name, places) in mentions for at in places]
+            mentions = [
+                (label, mention)
+                for label, mentions in value.items()
+                for mention in mentions.items()
+            ]
+            spans = [
+                (at[0], at[0] + len(name), label)
+                for label, (name, places) in mentions
+                for at in places
+            ]
             valid = all(text[begin:end] in value[label] for begin, end, label in spans)
         else:
             spans = [_span(item) for item in value]
-            valid = all(0 <= begin < end <= len(text) and isinstance(label, str) for begin, end, label in spans)
+            valid = all(
+                0 <= begin < end <= len(text) and isinstance(label, str)
+                for begin, end, label in spans
+            )
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         valid = False
     if not valid:
@@ -228,7 +278,9 @@ def _span(item: Any) -> CharSpan:
     return index(begin), index(end), label
 
 
-def _within_lines(text: str, spans: Sequence[CharSpan], where: str, faults: dict[str, list[str]]) -> list[CharSpan]:
+def _within_lines(
+    text: str, spans: Sequence[CharSpan], where: str, faults: dict[str, list[str]]
+) -> list[CharSpan]:
     """The spans without those that cross a line break: each line is a sentence, of which a span is a part."""
     kept = []
     for begin, end, label in spans:
@@ -241,7 +293,11 @@ def _within_lines(text: str, spans: Sequence[CharSpan], where: str, faults: dict
 
 
 def label_tokens(
-    text: str, spans: Sequence[CharSpan], tokeniser: Tokeniser, where: str, faults: dict[str, list[str]]
+    text: str,
+    spans: Sequence[CharSpan],
+    tokeniser: Tokeniser,
+    where: str,
+    faults: dict[str, list[str]],
 ) -> Iterator[Sentence]:
     """Yield the sentences of a text, one per line, with labels in BIO. faults: spans that could not be encoded."""
     begin, encoded = 0, set()
@@ -260,7 +316,9 @@ def label_tokens(
                 faults["spans that overlap others, left out"].append(place)
                 continue
             if offsets[covered[0], 0] < first or offsets[covered[-1], 1] > end:
-                faults["spans that begin or end within a token, extended to whole ones"].append(place)
+                faults["spans that begin or end within a token, extended to whole ones"].append(
+                    place
+                )
             for k in covered:
                 labels[k] = f"{'B' if k == covered[0] else 'I'}-{label}"
         yield Sentence(tokens, labels, where)
@@ -269,11 +327,18 @@ def label_tokens(
         faults["spans without a token, left out"] += missing
 
 
-def with_known_labels(labels: Sequence[Label], sentences: Sequence[Sentence], name: str) -> list[Sentence]:
+def with_known_labels(
+    labels: Sequence[Label], sentences: Sequence[Sentence], name: str
+) -> list[Sentence]:
     """The sentences with their labels as in training, 1 for "1". Warn about labels that cannot be predicted."""
     known = {label: labels[k] for label, k in label_ids(labels).items()}
-    sentences = [replace(sentence, labels=[known.get(x, x) for x in sentence.labels]) for sentence in sentences]
+    sentences = [
+        replace(sentence, labels=[known.get(x, x) for x in sentence.labels])
+        for sentence in sentences
+    ]
     if unknown := {label for sentence in sentences for label in sentence.labels}.difference(labels):
         names = join_names(sorted(map(str, unknown)))
-        log.warning(f"{name}: labels that do not occur in the training sentences, and cannot be predicted: {names}.")
+        log.warning(
+            f"{name}: labels that do not occur in the training sentences, and cannot be predicted: {names}."
+        )
     return sentences

@@ -32,7 +32,9 @@ class TaggerNetwork(nn.Layer):
     def __init__(self, settings: TaggerSettings, inputs: TokenInputs, labels: Sequence[Label]):
         super().__init__()
         self.inputs, hidden = inputs, settings.hidden_dim
-        self.recurrent = nn.GRU(inputs.dim, hidden, settings.n_layers, direction="bidirect", dropout=settings.dropout)
+        self.recurrent = nn.GRU(
+            inputs.dim, hidden, settings.n_layers, direction="bidirect", dropout=settings.dropout
+        )
         at_output = inputs.elmo_dim if "output" in inputs.elmo_at else 0
         self.emission = nn.Linear(2 * hidden + at_output, len(labels))
         self.crf = LinearChainCRF(*forbidden_transitions(labels, settings.scheme))
@@ -43,7 +45,9 @@ class TaggerNetwork(nn.Layer):
         vectors = self.inputs(rows)
         x, _ = self.recurrent(vectors.x, sequence_length=to_tensor(rows.lengths.clip(1)))
         x = self.dropout(x)
-        return self.emission(x if vectors.elmo is None else paddle.concat([x, vectors.elmo], axis=-1))
+        return self.emission(
+            x if vectors.elmo is None else paddle.concat([x, vectors.elmo], axis=-1)
+        )
 
     def loss(self, batch: Batch) -> paddle.Tensor:
         """Mean negative log-likelihood of the sentences' labels, plus ELMo's penalty."""

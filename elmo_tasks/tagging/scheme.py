@@ -28,7 +28,9 @@ SYNONYMS = {"M": "I", "L": "E", "U": "S"}
 
 def split_lac_label(label: str) -> tuple[str, str]:
     """Split a label of LAC's scheme into its tag and its suffix: B, I, or "" for a bare tag."""
-    return (label[:-2], label[-1]) if label.endswith(("-B", "-I")) and len(label) > 2 else (label, "")
+    return (
+        (label[:-2], label[-1]) if label.endswith(("-B", "-I")) and len(label) > 2 else (label, "")
+    )
 
 
 def prefix_and_tag(label: Label, scheme: str) -> tuple[str, str]:
@@ -114,7 +116,9 @@ def detect_scheme(sentences: Iterable[Sequence[Label]]) -> str:
 
 def _encode_spans(labels: set[str]) -> bool:
     """Whether the prefixes can encode spans: M, E and L need a B, and of bare ones only I needs none."""
-    tagged, bare = ({label[0] for label in labels if ("-" in label) == has_tag} for has_tag in (True, False))
+    tagged, bare = (
+        {label[0] for label in labels if ("-" in label) == has_tag} for has_tag in (True, False)
+    )
     if "B" not in tagged and tagged & set("MEL"):
         return False
     return not bare or bare == {"I"} or ("B" in bare and bool(bare & set("IMEL")))
@@ -137,10 +141,14 @@ def forbidden_transitions(names: Sequence[Label], scheme: str) -> tuple[np.ndarr
     """
     pairs = [prefix_and_tag(name, scheme) for name in names]
     needs_span = "B" if scheme == "iob1" else "IE"
-    is_open = [scheme == "bioes" and prefix in "BI" for prefix, _ in pairs]  # I or E of its tag must follow
+    is_open = [
+        scheme == "bioes" and prefix in "BI" for prefix, _ in pairs
+    ]  # I or E of its tag must follow
 
     def is_forbidden(before: tuple[str, str], must_continue: bool, prefix: str, tag: str) -> bool:
         return before not in (("B", tag), ("I", tag)) if prefix in needs_span else must_continue
 
     rows = zip([*pairs, (OUTSIDE, "")], [*is_open, False], strict=True)
-    return np.array([[is_forbidden(*row, *pair) for pair in pairs] for row in rows]), np.array(is_open)
+    return np.array([[is_forbidden(*row, *pair) for pair in pairs] for row in rows]), np.array(
+        is_open
+    )

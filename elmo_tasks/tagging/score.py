@@ -36,7 +36,10 @@ class Score:
 
     def add(self, tokens: Sequence[str], gold: Sequence[Label], predicted: Sequence[Label]) -> None:
         """Count a sentence: its tokens, their gold and predicted labels."""
-        gold_spans, predicted_spans = set(spans(gold, self.scheme)), set(spans(predicted, self.scheme))
+        gold_spans, predicted_spans = (
+            set(spans(gold, self.scheme)),
+            set(spans(predicted, self.scheme)),
+        )
         self.n_tokens += len(gold)
         self.n_correct += sum(map(operator.eq, gold, predicted))
         for span in gold_spans | predicted_spans:
@@ -45,7 +48,9 @@ class Score:
             unknown = [] if all(word in self.known for word in words) else [self.unknown]
             is_gold, is_predicted = span in gold_spans, span in predicted_spans
             for counts in [self.total, self.tags.setdefault(tag or "words", [0, 0, 0]), *unknown]:
-                counts[:] = map(operator.add, counts, (is_gold and is_predicted, is_predicted, is_gold))
+                counts[:] = map(
+                    operator.add, counts, (is_gold and is_predicted, is_predicted, is_gold)
+                )
 
     @property
     def unit(self) -> str:
@@ -63,7 +68,10 @@ class Score:
 
     def to_dict(self) -> dict[str, Any]:
         tags = {name: measures(self.tags[name], self.unit) for name in sorted(self.tags)}
-        values = {"accuracy": self.n_correct / max(1, self.n_tokens), "unknown": measures(self.unknown, self.unit)}
+        values = {
+            "accuracy": self.n_correct / max(1, self.n_tokens),
+            "unknown": measures(self.unknown, self.unit),
+        }
         return {**measures(self.total, self.unit), **values, "tags": tags}
 
     def table(self) -> str:

@@ -26,7 +26,10 @@ class TaggerSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings)
     """Settings of a tagger: its data, its network, and their training."""
 
     data_format: Literal["", "columns", "conllu", "json", "jsonl", "tagged", "segmented"] = setting(
-        "", "of the files (default: by their ending, else columns)", choices=("", *FORMATS), group="data"
+        "",
+        "of the files (default: by their ending, else columns)",
+        choices=("", *FORMATS),
+        group="data",
     )
     columns: str | Sequence[str | int] | None = setting(
         None,
@@ -37,7 +40,11 @@ class TaggerSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings)
         metavar="TOKEN,LABEL",
     )
     pieces: str | Path | None = setting(
-        None, "vocabulary whose entries the words of `word/TAG` are split into", of=FILE, group="data", metavar="FILE"
+        None,
+        "vocabulary whose entries the words of `word/TAG` are split into",
+        of=FILE,
+        group="data",
+        metavar="FILE",
     )
     scheme: Literal["auto", "bio", "iob1", "bioes", "plain", "lac"] = setting(
         "auto", "scheme of the labels; auto: detected", choices=("auto", *SCHEMES), group="data"
@@ -50,7 +57,11 @@ class TaggerSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings)
         group="data",
     )
     elmo_at: Literal["input", "output", "both"] = setting(
-        "input", "where the network reads ELMo", choices=("input", "output", "both"), needs="elmo", group="ELMo"
+        "input",
+        "where the network reads ELMo",
+        choices=("input", "output", "both"),
+        needs="elmo",
+        group="ELMo",
     )
     emb_lr_factor: float = default(WordSettings, "emb_lr_factor", 2.5)
     hidden_dim: int = setting(256, "size of a GRU", below=MAX_SIZE, minimum=1)

@@ -60,7 +60,9 @@ class Tagger(Task[TaggerSettings]):
         n_sentences = len(data["train"])
         if is_file and n_sentences == 1 and reader.format_of(Path(source)) in ("columns", "conllu"):
             n_tokens = len(data["train"][0].tokens)
-            found = f"found one sentence of {n_tokens:,} tokens: there is no blank line between tokens"
+            found = (
+                f"found one sentence of {n_tokens:,} tokens: there is no blank line between tokens"
+            )
             expected = "several sentences, a token per line, and a blank line after each sentence"
             raise UserError(f"{source}: {found}. Expected {expected}.")
         return data
@@ -77,7 +79,10 @@ class Tagger(Task[TaggerSettings]):
         data = {name: in_pieces(part, splitter) for name, part in data.items()}
         sentences = data["train"]
         scheme = settings.scheme
-        check_scheme(((f"{s.where}, token {k}", x) for s in sentences for k, x in enumerate(s.labels)), scheme)
+        check_scheme(
+            ((f"{s.where}, token {k}", x) for s in sentences for k, x in enumerate(s.labels)),
+            scheme,
+        )
         if scheme == "auto" and is_tagged:
             scheme = "lac"
         if scheme == "auto":
@@ -91,12 +96,19 @@ class Tagger(Task[TaggerSettings]):
         data = with_dev(data, settings)
         parts = {**make_parts(data["train"], settings), "pieces": pieces}
         labels = parts["labels"]
-        if settings.scheme == "lac" and pretrained and not pieces and any(str(label)[-2:] == "-I" for label in labels):
+        if (
+            settings.scheme == "lac"
+            and pretrained
+            and not pieces
+            and any(str(label)[-2:] == "-I" for label in labels)
+        ):
             parts["pieces"] = list(pretrained.words) or parts["words"]
         for name in data.keys() - {"train"}:
             data[name] = with_known_labels(labels, data[name], name)
         counts = [format_count(len(part), f"{name} sentences") for name, part in data.items()]
-        log.info(f"{', '.join(counts)}; {len(labels)} labels, scheme {settings.scheme}; `lang={settings.lang}`")
+        log.info(
+            f"{', '.join(counts)}; {len(labels)} labels, scheme {settings.scheme}; `lang={settings.lang}`"
+        )
         return settings, parts, data
 
     # The task
@@ -121,16 +133,26 @@ class Tagger(Task[TaggerSettings]):
         rows = self.rows(examples)
         if not self.network.training:
             return Batch(rows)
-        return Batch(rows, rows.padded([self.label_ids[label] for label in example.labels] for example in examples))
+        return Batch(
+            rows,
+            rows.padded(
+                [self.label_ids[label] for label in example.labels] for example in examples
+            ),
+        )
 
     def decode(self, batch: Batch) -> list[Prediction]:
         emissions = self.network(batch.rows)
         paths = self.network.crf.decode(emissions, batch.rows.lengths)
-        return [Prediction(path, x[: len(path)]) for path, x in zip(paths, emissions.numpy(), strict=True)]
+        return [
+            Prediction(path, x[: len(path)])
+            for path, x in zip(paths, emissions.numpy(), strict=True)
+        ]
 
     def measure(self, examples: Sequence[Sentence], predictions: Sequence[Prediction]) -> Score:
         of_words = are_of_words(self.labels, self.settings.scheme)
-        score = Score(self.settings.scheme, of_words, set(self.parts["known" if of_words else "words"]))
+        score = Score(
+            self.settings.scheme, of_words, set(self.parts["known" if of_words else "words"])
+        )
         for sentence, prediction in zip(examples, predictions, strict=True):
             score.add(sentence.tokens, sentence.labels, self.names(prediction))
         return score
@@ -194,11 +216,17 @@ class Tagger(Task[TaggerSettings]):
         window: see `predictions`.
         """
         lines, copies = tee(lines)
-        predictions = self.predictions((Sentence(list(line.tokens), None) for line in copies), window)
+        predictions = self.predictions(
+            (Sentence(list(line.tokens), None) for line in copies), window
+        )
         for line, prediction in zip(lines, predictions, strict=True):
             labels, scores = self.names(prediction), []
-            if scored and (bounds := [(begin, end) for begin, end, _ in spans(labels, self.settings.scheme)]):
-                scores = self.network.crf.span_probabilities(prediction.emissions, prediction.path, bounds)
+            if scored and (
+                bounds := [(begin, end) for begin, end, _ in spans(labels, self.settings.scheme)]
+            ):
+                scores = self.network.crf.span_probabilities(
+                    prediction.emissions, prediction.path, bounds
+                )
             yield line, labels, scores
 
     def lines(self, text: str | Tokens, number: int) -> list[Line]:
@@ -206,7 +234,9 @@ class Tagger(Task[TaggerSettings]):
         if as_list(text) is not None:
             return [Line.from_tokens(check_sentence(text, number))]
         if not isinstance(text, str):
-            raise TypeError(f"text {number}: found {describe(text)}, expected a text, or a list of its tokens.")
+            raise TypeError(
+                f"text {number}: found {describe(text)}, expected a text, or a list of its tokens."
+            )
         lines, begin = [], 0
         for part in text.split("\n"):
             lines.append(replace(self.line(part), begin=begin, is_last=False))
@@ -242,7 +272,9 @@ def detect_language(tokens: Sequence[str], lang: str, words: Sequence[str] = ())
     if any(len(token) > 1 for token in tokens if HAN.search(token)):
         return "zh"
     if words := [token for token in tokens if len(token) > 1]:
-        log.warning(f"Text is split into characters, but a token such as {words[0]!r:.60} is longer. Pass tokens.")
+        log.warning(
+            f"Text is split into characters, but a token such as {words[0]!r:.60} is longer. Pass tokens."
+        )
     return "characters"
 
 
@@ -252,6 +284,8 @@ def make_parts(train: Sequence[Sentence], settings: TaggerSettings) -> dict[str,
     words = Vocabulary.frequent(token for sentence in train for token in sentence.tokens).words
     known = None
     if are_of_words(labels, settings.scheme):
-        pairs = (joined_words(sentence.tokens, sentence.labels, settings.scheme) for sentence in train)
+        pairs = (
+            joined_words(sentence.tokens, sentence.labels, settings.scheme) for sentence in train
+        )
         known = Vocabulary.frequent(word for word, _ in chain.from_iterable(pairs)).words
     return {"labels": labels, "words": words, "known": known}

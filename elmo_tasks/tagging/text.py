@@ -44,13 +44,25 @@ class Line:
     def from_tokens(cls, tokens: Sequence[str]) -> "Line":
         return cls(" ".join(tokens), tokens, tokens)
 
-    def spans(self, labels: Sequence[Label], scheme: str, scores: Iterable[float] | None = None) -> list[Span]:
+    def spans(
+        self, labels: Sequence[Label], scheme: str, scores: Iterable[float] | None = None
+    ) -> list[Span]:
         """The spans of the labels, or the tokens if the scheme has no spans. scores: one per span, if computed."""
-        result, labelled, offsets = [], spans(labels, scheme), token_offsets(self.words, self.text).tolist()
-        for (first, end, tag), score in zip(labelled, scores or [math.nan] * len(labelled), strict=True):
-            label = labels[first] if scheme == "plain" else tag  # which may be an integer or a boolean
+        result, labelled, offsets = (
+            [],
+            spans(labels, scheme),
+            token_offsets(self.words, self.text).tolist(),
+        )
+        for (first, end, tag), score in zip(
+            labelled, scores or [math.nan] * len(labelled), strict=True
+        ):
+            label = (
+                labels[first] if scheme == "plain" else tag
+            )  # which may be an integer or a boolean
             begin, end = offsets[first][0], offsets[end - 1][1]
-            result.append(Span(self.begin + begin, self.begin + end, self.text[begin:end], label, score))
+            result.append(
+                Span(self.begin + begin, self.begin + end, self.text[begin:end], label, score)
+            )
         return result
 
 
@@ -75,7 +87,11 @@ class PieceSplitter:
 
     def _narrow(self, character: str) -> str:
         kind, _, code = unicodedata.decomposition(character).partition(" ")
-        return chr(int(code, 16)) if kind == "<wide>" and code != "0020" and character not in self.known else character
+        return (
+            chr(int(code, 16))
+            if kind == "<wide>" and code != "0020" and character not in self.known
+            else character
+        )
 
     def split(self, word: str) -> list[str]:
         """Split a word from left to right, each time into the longest piece that the vocabulary contains."""

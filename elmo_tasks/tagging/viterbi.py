@@ -4,13 +4,20 @@ import numpy as np
 
 
 def best_paths(
-    emissions: np.ndarray, transitions: np.ndarray, start: np.ndarray, stop: np.ndarray, lengths: np.ndarray
+    emissions: np.ndarray,
+    transitions: np.ndarray,
+    start: np.ndarray,
+    stop: np.ndarray,
+    lengths: np.ndarray,
 ) -> list[np.ndarray]:
     """The best label ids of each sentence (length,).
 
     Scores of B sentences, T steps, K labels: emissions (B, T, K), transitions (K, K) from and to, start and stop (K,).
     """
-    scores, backpointers = emissions[:, 0] + start, []  # (B, K): the best prefix that ends with each label
+    scores, backpointers = (
+        emissions[:, 0] + start,
+        [],
+    )  # (B, K): the best prefix that ends with each label
     ends = [scores + stop]
     for t in range(1, emissions.shape[1]):
         sums = scores[:, None] + transitions.T  # (B, to, from)

@@ -32,15 +32,24 @@ if TYPE_CHECKING:
     from elmo import ELMoEmbedder
 
 SETTINGS, INDEX = "run_embed", "sentence_to_index"
-UNFINISHED = r"\.{name}\.[0-9a-f]{{16}}\.tmp"  # what `atomic_write` leaves of a file when it is killed
+UNFINISHED = (
+    r"\.{name}\.[0-9a-f]{{16}}\.tmp"  # what `atomic_write` leaves of a file when it is killed
+)
 PART = r"\d{6,}\.hdf5"
 LOCK = ".lock"
 OWN = re.compile("|".join([PART, UNFINISHED.format(name=PART), re.escape(LOCK)]))  # in OUTPUT.parts
-VERSION = ("v108", "v108")  # HDF5 1.8: checksums of its own structures, and groups that need not fit into memory
+VERSION = (
+    "v108",
+    "v108",
+)  # HDF5 1.8: checksums of its own structures, and groups that need not fit into memory
 
 
 def embed(
-    embedder: "ELMoEmbedder", text: Path, output: Path, share: tuple[int, int] = (0, 1), forget_sentences: bool = False
+    embedder: "ELMoEmbedder",
+    text: Path,
+    output: Path,
+    share: tuple[int, int] = (0, 1),
+    forget_sentences: bool = False,
 ) -> None:
     """Compute the missing windows of a text, and join them if all exist then.
 
@@ -63,10 +72,14 @@ def embed(
     missing = {number: parts[number] for number in own if not parts[number].exists()}
     for part in filter(Path.exists, parts):
         _check_settings(part, settings, folder)
-    log.info(f"parts         {folder}, {len(own) - len(missing):,} of {format_count(len(own), 'windows')} done")
+    log.info(
+        f"parts         {folder}, {len(own) - len(missing):,} of {format_count(len(own), 'windows')} done"
+    )
     _write_parts(embedder, text, missing, settings)
     if not all(part.exists() for part in parts):
-        log.info("The last process to finish joins the parts. If one has failed, run the same command again.")
+        log.info(
+            "The last process to finish joins the parts. If one has failed, run the same command again."
+        )
         return
     try:
         with disk.locked(folder / LOCK):
@@ -133,7 +146,9 @@ def _check_settings(path: Path, settings: Mapping[str, Any], folder: Path | None
         with h5py.File(path) as file:
             saved = json.loads(file.attrs[SETTINGS])
     except (OSError, KeyError, ValueError) as error:
-        raise UserError(f"{path} is damaged, or not of run_embed.py. Choose another --output, or delete it.") from error
+        raise UserError(
+            f"{path} is damaged, or not of run_embed.py. Choose another --output, or delete it."
+        ) from error
     if changes := differences(saved, settings):
         changed = "; ".join(changes.values())
         raise UserError(
@@ -141,31 +156,46 @@ def _check_settings(path: Path, settings: Mapping[str, Any], folder: Path | None
         )
 
 
-def _write_parts(embedder: "ELMoEmbedder", text: Path, parts: Mapping[int, Path], settings: Mapping) -> None:
+def _write_parts(
+    embedder: "ELMoEmbedder", text: Path, parts: Mapping[int, Path], settings: Mapping
+) -> None:
     """Write the vectors of windows, given by number."""
     line, began, done = 0, time.perf_counter(), 0
     windows = sentence_windows(read_sentences(text), BATCHES_PER_WINDOW * embedder.batch_size)
     progress = tqdm(windows, total=settings["windows"], unit=" windows", disable=None, leave=False)
     for number, sentences in enumerate(progress):
         if number in parts:
-            with disk.atomic_write(parts[number], "wb") as file, _create(file.name, settings) as hdf5:
+            with (
+                disk.atomic_write(parts[number], "wb") as file,
+                _create(file.name, settings) as hdf5,
+            ):
                 _write_window(embedder, line, sentences, hdf5)
             done += sum(map(len, sentences))
         line += len(sentences)
     seconds = time.perf_counter() - began
-    log.info(f"embedded      {done:,} tokens in {format_duration(seconds)}, {done / seconds:,.0f} tokens/s")
+    log.info(
+        f"embedded      {done:,} tokens in {format_duration(seconds)}, {done / seconds:,.0f} tokens/s"
+    )
     if embedder.oov_share:
-        log.warning(f"{text}: {embedder.oov_share:.1%} of the tokens are outside the model's vocabulary.")
+        log.warning(
+            f"{text}: {embedder.oov_share:.1%} of the tokens are outside the model's vocabulary."
+        )
 
 
-def _write_window(embedder: "ELMoEmbedder", first_line: int, sentences: Sequence[list[str]], hdf5: h5py.File) -> None:
-    numbered = sorted(enumerate(sentences, first_line), key=lambda pair: -len(pair[1]))  # the order of computation
+def _write_window(
+    embedder: "ELMoEmbedder", first_line: int, sentences: Sequence[list[str]], hdf5: h5py.File
+) -> None:
+    numbered = sorted(
+        enumerate(sentences, first_line), key=lambda pair: -len(pair[1])
+    )  # the order of computation
     arrays = embedder.iter_encode([sentence for _, sentence in numbered])
     for (line, _), array in zip(numbered, arrays, strict=True):
         hdf5.create_dataset(str(line), data=array)
 
 
-def _join(parts: Sequence[Path], text: Path | None, settings: Mapping[str, Any], output: Path) -> None:
+def _join(
+    parts: Sequence[Path], text: Path | None, settings: Mapping[str, Any], output: Path
+) -> None:
     """Copy the parts into one file. text: whose sentences are listed in it."""
     with disk.atomic_write(output, "wb") as file, _create(file.name, settings) as hdf5:
         for part in tqdm(parts, desc="joining", unit=" windows", disable=None, leave=False):
@@ -174,8 +204,14 @@ def _join(parts: Sequence[Path], text: Path | None, settings: Mapping[str, Any],
                 for name in window:
                     window.copy(name, hdf5)
         if text:
-            index = {" ".join(tokens): str(line) for line, tokens in enumerate(read_sentences(text)) if tokens}
-            hdf5[INDEX] = np.array([json.dumps(index, ensure_ascii=False)], dtype=h5py.string_dtype())
+            index = {
+                " ".join(tokens): str(line)
+                for line, tokens in enumerate(read_sentences(text))
+                if tokens
+            }
+            hdf5[INDEX] = np.array(
+                [json.dumps(index, ensure_ascii=False)], dtype=h5py.string_dtype()
+            )
     log.info(f"wrote         {output}, {output.stat().st_size / 1e6:,.2f} MB")
 
 

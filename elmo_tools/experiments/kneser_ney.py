@@ -38,12 +38,22 @@ class KneserNey:
     discount: one for all counts, instead of three estimated per length.
     """
 
-    def __init__(self, sentences: Sequence[Sequence[int]], vocab_size: int, order: int, discount: float | None = None):
+    def __init__(
+        self,
+        sentences: Sequence[Sequence[int]],
+        vocab_size: int,
+        order: int,
+        discount: float | None = None,
+    ):
         self.vocab_size = vocab_size
         self.keys: list[np.ndarray] = []  # per length, sorted
         words, depth = _concatenate(sentences)
-        ids = [np.zeros(len(words), np.int64)]  # per length, ids of the n-grams that end at each word; -1: none
-        for k in range(1, min(order, 1 + int(depth.max())) + 1):  # at most as long as the longest sentence
+        ids = [
+            np.zeros(len(words), np.int64)
+        ]  # per length, ids of the n-grams that end at each word; -1: none
+        for k in range(
+            1, min(order, 1 + int(depth.max())) + 1
+        ):  # at most as long as the longest sentence
             key, is_ngram = self._keys_at(k, words, depth, ids[-1])
             self.keys.append(np.unique(key[is_ngram]))
             ids.append(_find(self.keys[-1], key, is_ngram))
@@ -53,7 +63,9 @@ class KneserNey:
             gram, context = ids[k][is_ngram], np.r_[0, ids[k - 1][:-1]][is_ngram]
             self.levels.append(self._level(k, gram, context, int(words[0]), discount))
 
-    def _level(self, k: int, gram: np.ndarray, context: np.ndarray, begin: int, discount: float | None) -> Level:
+    def _level(
+        self, k: int, gram: np.ndarray, context: np.ndarray, begin: int, discount: float | None
+    ) -> Level:
         """Count the n-grams of length k. gram, context: ids (n,) of all in the text, and of their contexts."""
         counts = np.bincount(gram, minlength=self._size(k))
         if k < len(self.keys):  # number of distinct preceding words, unless it begins with <S>
@@ -63,7 +75,9 @@ class KneserNey:
         discounts = np.array([0.0, *by_count])[np.minimum(counts, 3)]
         context_of = np.zeros(self._size(k), np.int64)
         context_of[gram] = context
-        total, discount_mass = (np.bincount(context_of, values, self._size(k - 1)) for values in (counts, discounts))
+        total, discount_mass = (
+            np.bincount(context_of, values, self._size(k - 1)) for values in (counts, discounts)
+        )
         return Level(counts - discounts, total, discount_mass, by_count)
 
     def probabilities(self, sentences: Sequence[Sequence[int]]) -> np.ndarray:
@@ -76,14 +90,18 @@ class KneserNey:
             total = np.where(context >= 0, level.total[context], 0.0)
             discounted = np.where(ids >= 0, level.discounted[ids], 0.0)
             seen = total > 0
-            probability[seen] = ((discounted + level.discount_mass[context] * probability)[seen]) / total[seen]
+            probability[seen] = (
+                ((discounted + level.discount_mass[context] * probability)[seen]) / total[seen]
+            )
         return probability[depth > 0]
 
     def perplexity(self, sentences: Sequence[Sequence[int]]) -> float:
         with np.errstate(divide="ignore"):  # with a discount of 0 it may be infinite
             return float(np.exp(-np.log(self.probabilities(sentences)).mean()))
 
-    def _keys_at(self, k: int, words: np.ndarray, depth: np.ndarray, rest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _keys_at(
+        self, k: int, words: np.ndarray, depth: np.ndarray, rest: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Keys of the n-grams of length k that end at each word, and whether each one exists and its rest is known."""
         first = np.roll(words, k - 1)  # values that wrap around are invalid by their depth
         return first * self._size(k - 1) + rest, (depth >= k - 1) & (rest >= 0)

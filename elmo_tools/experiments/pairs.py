@@ -27,7 +27,9 @@ def read_pairs(path: Path, groups: Sequence[str] = ()) -> list[dict]:
             continue
         try:
             cells = [] if is_json else next(csv.reader([line], delimiter="\t", strict=True), [])
-            header = [cell.lower() if cell.lower() in FIELDS else cell for cell in map(str.strip, cells)]
+            header = [
+                cell.lower() if cell.lower() in FIELDS else cell for cell in map(str.strip, cells)
+            ]
             if {*FIELDS} <= {*header}:
                 names = header
                 continue
@@ -46,7 +48,9 @@ def read_pairs(path: Path, groups: Sequence[str] = ()) -> list[dict]:
     return pairs
 
 
-def preferences(pairs: Sequence[dict], comparisons: Sequence[Comparison], groups: Sequence[str]) -> Iterator[list]:
+def preferences(
+    pairs: Sequence[dict], comparisons: Sequence[Comparison], groups: Sequence[str]
+) -> Iterator[list]:
     """Yield a row for all pairs, and one for each value of the fields `groups`.
 
     A row is a name, the number of pairs, and the shares of them in which the better sentence has the lower surprisal,

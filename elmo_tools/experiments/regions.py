@@ -39,7 +39,10 @@ def read_items(path: Path, make_tokeniser: Callable[[list[str]], Tokeniser]) -> 
     Successive rows of an item and condition are a sentence, and all of a region among them are this region.
     make_tokeniser: of the sentences.
     """
-    table, rows = csv.DictReader((f"{line}\n" for line in read_lines(path)), delimiter="\t", strict=True), []
+    table, rows = (
+        csv.DictReader((f"{line}\n" for line in read_lines(path)), delimiter="\t", strict=True),
+        [],
+    )
     try:
         table.fieldnames = [name.strip().lower() for name in table.fieldnames or ()]
         if missing := {*COLUMNS} - {"condition", *table.fieldnames}:
@@ -54,12 +57,16 @@ def read_items(path: Path, make_tokeniser: Callable[[list[str]], Tokeniser]) -> 
     except csv.Error as error:
         wanted = f"a header of {', '.join(COLUMNS)}, tabs between, quotation marks as in CSV"
         raise UserError(f"{path}:{table.reader.line_num}: {error}. Expected {wanted}.") from error
-    parts = [(names, [row[2:] for row in part]) for names, part in groupby(rows, lambda row: row[:2])]
+    parts = [
+        (names, [row[2:] for row in part]) for names, part in groupby(rows, lambda row: row[:2])
+    ]
     tokenise = make_tokeniser([" ".join(words for _, words in part) for _, part in parts])
     items = [_item(*names, part, tokenise) for names, part in parts]
     for names, n in Counter(item[:2] for item in items).items():
         if n > 1:
-            raise UserError(f"{path}: item, condition {names} is in {n} places. Put its rows together.")
+            raise UserError(
+                f"{path}: item, condition {names} is in {n} places. Put its rows together."
+            )
     return items
 
 
@@ -69,9 +76,14 @@ def _item(item: str, condition: str, rows: Sequence[Sequence[str]], tokenise: To
     row_of, regions = np.searchsorted(ends, token_offsets(tokens, text)[:, 0], side="right"), {}
     for k, (name, words) in enumerate(rows):
         before, positions = regions.get(name, ("", []))
-        regions[name] = f"{before} {words}".strip(), positions + np.flatnonzero(row_of == k).tolist()
+        regions[name] = (
+            f"{before} {words}".strip(),
+            positions + np.flatnonzero(row_of == k).tolist(),
+        )
     if empty := [name for name, (_, positions) in regions.items() if name and not positions]:
-        raise UserError(f"item {item!r}, condition {condition!r}: region {empty[0]!r} has no words. Leave it out.")
+        raise UserError(
+            f"item {item!r}, condition {condition!r}: region {empty[0]!r} has no words. Leave it out."
+        )
     return Item(item, condition, tokens, regions)
 
 
@@ -80,7 +92,9 @@ class Baselines:
 
     def __init__(self, corpus: Corpus, vocabulary: Vocabulary):
         corpus.count(vocabulary)  # raises if it has no words
-        self.counts = Counter(word for path in corpus.paths for words in read_sentences(path) for word in words)
+        self.counts = Counter(
+            word for path in corpus.paths for words in read_sentences(path) for word in words
+        )
         self.total, self.vocabulary = self.counts.total(), vocabulary
         self.ngrams = KneserNey(read_ids(corpus, vocabulary), len(vocabulary), ORDER)
 

@@ -30,26 +30,49 @@ CHARACTERS, WORDS = "characters", "words"  # names of its inputs
 
 def byte_input(axes: Sequence[str], columns: int = MAX_CHARS) -> dict[str, Any]:
     """Return the entry in inputs.json of tokens as bytes."""
-    return {"shape": [*axes, columns], "padding": 261, "meaning": "its bytes + 1 between 259 and 260, then 261"}
+    return {
+        "shape": [*axes, columns],
+        "padding": 261,
+        "meaning": "its bytes + 1 between 259 and 260, then 261",
+    }
 
 
 def word_input(table: str, axes: Sequence[str], unknown: int, **more: Any) -> dict[str, Any]:
     """Return the entry of tokens as line numbers in a table of words."""
     meaning = f"line in {table}, from 0; of unknown words {unknown}"
-    return {"shape": [*axes], "padding": 0, "table": table, "unknown": unknown, "meaning": meaning, **more}
+    return {
+        "shape": [*axes],
+        "padding": 0,
+        "table": table,
+        "unknown": unknown,
+        "meaning": meaning,
+        **more,
+    }
 
 
 class ELMoPart:
     """The chosen layers. axes: of its tokens. inputs: their entries in inputs.json. files: the tables of these."""
 
-    def __init__(self, bilm: BiLM, vocabulary: Vocabulary | None, choice: LayerChoice, axes: Sequence[str]):
-        self.bilm, self.config, self.choice, self.inputs, self.files = bilm, bilm.config, choice, {}, {}
+    def __init__(
+        self, bilm: BiLM, vocabulary: Vocabulary | None, choice: LayerChoice, axes: Sequence[str]
+    ):
+        self.bilm, self.config, self.choice, self.inputs, self.files = (
+            bilm,
+            bilm.config,
+            choice,
+            {},
+            {},
+        )
         self.initial_states = _initial_states(bilm, vocabulary)
         has_code_points = self.config.alphabet != "bytes"
         if has_code_points and self.config.reads_characters:
             ids, table = vocabulary.alphabet.ids, f"{CHARACTERS}.json"
             self.files[table] = json.dumps(ids, ensure_ascii=False) + "\n"
-            values = {"padding": ids[CodePoints.PAD], "table": table, "meaning": f"its characters by {table}"}
+            values = {
+                "padding": ids[CodePoints.PAD],
+                "table": table,
+                "meaning": f"its characters by {table}",
+            }
             self.inputs[CHARACTERS] = {"shape": [*axes, MAX_CHARS], **values}
         elif self.config.reads_characters:
             self.inputs[CHARACTERS] = byte_input(axes, self.config.max_characters)
@@ -64,13 +87,22 @@ class ELMoPart:
         token = batch.of_tokens(*self._token_vectors(batch), width)  # (B, T, P)
         layers, x = [ops.concat([token, token], axis=2)], batch.both(token, width)  # (D, B, T, P)
         for layer in range(self.choice.max_layer):
-            directions = (lstms[layer].weights() for lstms in (self.bilm.forward_lstm, self.bilm.backward_lstm))
-            weights = [np.stack([x.numpy() for x in pair]) for pair in zip(*directions, strict=True)]
+            directions = (
+                lstms[layer].weights()
+                for lstms in (self.bilm.forward_lstm, self.bilm.backward_lstm)
+            )
+            weights = [
+                np.stack([x.numpy() for x in pair]) for pair in zip(*directions, strict=True)
+            ]
             weights[2][:, 2 * config.cell_dim : 3 * config.cell_dim] += config.forget_bias
-            y = lstm(batch, x, weights, self.initial_states[layer], (config.cell_clip, config.proj_clip))
+            y = lstm(
+                batch, x, weights, self.initial_states[layer], (config.cell_clip, config.proj_clip)
+            )
             x = y + x if layer and config.use_skip_connections else y
             layers.append(batch.aligned(x, width))
-        return [layer for (layer,) in self.choice.select([(layer,) for layer in layers])]  # both directions in one
+        return [
+            layer for (layer,) in self.choice.select([(layer,) for layer in layers])
+        ]  # both directions in one
 
     def _token_vectors(self, batch: Sentences) -> tuple[Array, Array]:
         """Compute vectors (N, P) of the distinct tokens, and each token's index among them (B * T,)."""
@@ -79,13 +111,21 @@ class ELMoPart:
         if not self.config.reads_characters:
             return embedding(ops, ops.reshape(ids[0], [-1]), encoder.embedding), inverse
         words = [embedding(ops, ops.reshape(word_ids, [-1]), encoder.words) for word_ids in ids[1:]]
-        return char_vectors(ops, ids[0], encoder, self.inputs[CHARACTERS]["padding"], words), inverse
+        return char_vectors(
+            ops, ids[0], encoder, self.inputs[CHARACTERS]["padding"], words
+        ), inverse
 
 
 def _initial_states(bilm: BiLM, vocabulary: Vocabulary | None) -> list[list[np.ndarray]]:
     """Compute h (D, P) and c (D, H) of each layer after `<S>` forward and `</S>` backward."""
-    batch, packing = token_batch([[]], bilm.config.input, vocabulary), Packing.from_lengths(np.array([1]))
+    batch, packing = (
+        token_batch([[]], bilm.config.input, vocabulary),
+        Packing.from_lengths(np.array([1])),
+    )
     with paddle.no_grad():
         vectors = bilm.token_encoder(batch.tokens)
         _, states = bilm.lstm_layers(vectors, (batch.index[0, :1], batch.index[0, 1:]), packing)
-    return [[np.concatenate([x.numpy() for x in both]) for both in zip(*pair, strict=True)] for pair in states]
+    return [
+        [np.concatenate([x.numpy() for x in both]) for both in zip(*pair, strict=True)]
+        for pair in states
+    ]

@@ -20,13 +20,20 @@ from elmo_tools.export.paddle_graph import paddle_graph
 FOLDER = Path(__file__).parent
 EXAMPLES, README = FOLDER / "examples", FOLDER / "readme.md"
 IMPORT = re.compile(r"^from (elmo_(?:core|tasks)(?:\.\w+)*)\.(\w+) import", re.MULTILINE)
-OTHER_IMPORT = re.compile(r"^(?:from|import) elmo.*", re.MULTILINE)  # one in a function may not be for these programs
-GRAPHS = {"model.json": "3.0 to 3.3", "model.pdmodel": "2.6 to 3.3"}  # and the versions of Paddle that read them
+OTHER_IMPORT = re.compile(
+    r"^(?:from|import) elmo.*", re.MULTILINE
+)  # one in a function may not be for these programs
+GRAPHS = {
+    "model.json": "3.0 to 3.3",
+    "model.pdmodel": "2.6 to 3.3",
+}  # and the versions of Paddle that read them
 CARDS = "MODEL_CARD.md"
 PACKAGES = {"zh": ", jieba", "any": ", regex"}  # of languages
 
 
-def write(network: Network, folder: Path, source: str, onnx: bool = False, cards: Sequence[Path] = ()) -> None:
+def write(
+    network: Network, folder: Path, source: str, onnx: bool = False, cards: Sequence[Path] = ()
+) -> None:
     """Write the exported folder.
 
     source: the model's name, for the README. onnx: also write model.onnx. cards: the cards of the models that are in the
@@ -60,7 +67,9 @@ def write(network: Network, folder: Path, source: str, onnx: bool = False, cards
     cards = [path.read_text(encoding="utf-8") for path in cards if path.is_file()]
     if cards:
         texts[CARDS] = "\n".join(cards)
-        values["licence"] = f"`{CARDS}` says what the model was trained on, and the licence of its weights. "
+        values["licence"] = (
+            f"`{CARDS}` says what the model was trained on, and the licence of its weights. "
+        )
     with disk.atomic_folder(folder) as unfinished:
         for writer, name in writers:
             with writer(unfinished / name) as ops:
@@ -85,7 +94,9 @@ def _programs(names: Iterable[str]) -> dict[str, str]:
         for package, name in IMPORT.findall(source):
             module = importlib.util.find_spec(f"{package}.{name}")
             if module.submodule_search_locations:
-                raise ImportError(f"{path} imports from the package {module.name}, expected from a module")
+                raise ImportError(
+                    f"{path} imports from the package {module.name}, expected from a module"
+                )
             pending.append(Path(module.origin))
         source = IMPORT.sub(r"from \2 import", source)
         if other := OTHER_IMPORT.search(source):
@@ -96,5 +107,7 @@ def _programs(names: Iterable[str]) -> dict[str, str]:
 
 def _table(arrays: Mapping[str, Mapping[str, Any]]) -> str:
     """The rows of a table of inputs or outputs."""
-    rows = ((name, ", ".join(map(str, spec["shape"])), spec["meaning"]) for name, spec in arrays.items())
+    rows = (
+        (name, ", ".join(map(str, spec["shape"])), spec["meaning"]) for name, spec in arrays.items()
+    )
     return "\n".join(f"| `{name}` | ({shape}) | {meaning} |" for name, shape, meaning in rows)

@@ -21,7 +21,10 @@ from elmo_tools.export.elmo_part import ELMoPart, byte_input, word_input
 from elmo_tools.export.paddle_graph import Array, PaddleGraph
 from elmo_tools.export.sentences import Sentences
 
-TOKENS, WORDS = ("B", "T"), ("B", "W")  # axes of inputs; W: of jieba's words of sentences of characters
+TOKENS, WORDS = (
+    ("B", "T"),
+    ("B", "W"),
+)  # axes of inputs; W: of jieba's words of sentences of characters
 
 
 class Network:
@@ -63,7 +66,9 @@ class EmbedderNetwork(Network):
         several = [layers.n_layers] if layers.how == "each" else []
         shape = [*several, *TOKENS, 2 * bilm.config.projection_dim]
         which = f"of layers {', '.join(map(str, layers.indices))}: " * bool(several)
-        self.outputs = {"vectors": {"shape": shape, "meaning": f"{which}forward and backward; zero at padding"}}
+        self.outputs = {
+            "vectors": {"shape": shape, "meaning": f"{which}forward and backward; zero at padding"}
+        }
         self.settings = {"task": "elmo", "lang": "none"}
 
     def build(self, batch: Sentences) -> list[Array]:
@@ -77,14 +82,23 @@ class TaskNetwork(Network):
     def __init__(self, task: Task, *setting_names: str):
         settings, inputs, user_dict = task.settings, task.network.inputs, task.settings.user_dict
         self.task, self.network, self.files, self.inputs = task, task.network, {}, {}
-        self.settings = {"task": task.name, **{name: getattr(settings, name) for name in ("lang", *setting_names)}}
-        self.axes = WORDS if self.settings.get("unit") == "jieba" else TOKENS  # what ELMo and the file's vectors read
+        self.settings = {
+            "task": task.name,
+            **{name: getattr(settings, name) for name in ("lang", *setting_names)},
+        }
+        self.axes = (
+            WORDS if self.settings.get("unit") == "jieba" else TOKENS
+        )  # what ELMo and the file's vectors read
         if inputs.elmo:
-            self.elmo = ELMoPart(inputs.elmo.bilm, inputs.elmo.vocabulary, inputs.elmo.choice, self.axes)
+            self.elmo = ELMoPart(
+                inputs.elmo.bilm, inputs.elmo.vocabulary, inputs.elmo.choice, self.axes
+            )
             self.inputs, self.files = dict(self.elmo.inputs), dict(self.elmo.files)
         if inputs.vectors:
             if inputs.vectors.bound:
-                raise UserError("this model draws vectors for words that its file of vectors lacks; a graph cannot.")
+                raise UserError(
+                    "this model draws vectors for words that its file of vectors lacks; a graph cannot."
+                )
             self.inputs["vectors"] = word_input("vectors.txt", self.axes, 0, lower=True)
             self.add_table("vectors", ["<UNK>", *inputs.vectors.words])
         if inputs.words:
@@ -111,22 +125,36 @@ class TaskNetwork(Network):
             fixed.append((self.elmo.layers(words), inputs.elmo.layer_dim))
         if inputs.vectors:
             table = np.concatenate([np.zeros_like(inputs.vectors.table[:1]), inputs.vectors.table])
-            fixed.append(([ops.lookup(ops.weight(table), words.ids["vectors"])], inputs.vectors.dim))
+            fixed.append(
+                ([ops.lookup(ops.weight(table), words.ids["vectors"])], inputs.vectors.dim)
+            )
         if self.axes == WORDS:
             index = batch.ids["word_index"]
-            fixed = [([batch.of_tokens(x, index, width) for x in layers], width) for layers, width in fixed]
+            fixed = [
+                ([batch.of_tokens(x, index, width) for x in layers], width)
+                for layers, width in fixed
+            ]
         pooled = batch.mean if inputs.pool else lambda x: x
         fixed = [[pooled(x) for x in layers] for layers, _ in fixed]
         if inputs.statistics:
             pairs = zip(inputs.statistics, fixed, strict=True)
-            fixed = [[parts.standardised(ops, x, part, k) for k, x in enumerate(layers)] for part, layers in pairs]
+            fixed = [
+                [parts.standardised(ops, x, part, k) for k, x in enumerate(layers)]
+                for part, layers in pairs
+            ]
         elmo = {}
         for k, place in enumerate(inputs.elmo_at):
-            elmo[place] = parts.scalar_mix(fixed[0], inputs.mixes[k]) if inputs.mixes else ops.concat(fixed[0], axis=-1)
+            elmo[place] = (
+                parts.scalar_mix(fixed[0], inputs.mixes[k])
+                if inputs.mixes
+                else ops.concat(fixed[0], axis=-1)
+            )
         x = [elmo["input"]] if "input" in elmo else []
         x += [layers[0] for layers in fixed[bool(inputs.elmo) :]]
         if inputs.words:
-            x.append(pooled(parts.embedding(ops, batch.ids["learnt_words"], inputs.words.embedding)))
+            x.append(
+                pooled(parts.embedding(ops, batch.ids["learnt_words"], inputs.words.embedding))
+            )
         if inputs.characters:
             (ids,), index = batch.distinct("learnt_characters")
             cnn = inputs.characters.cnn
@@ -144,7 +172,9 @@ class TaggerNetwork(TaskNetwork):
         self.settings["labels"] = tagger.labels
         self.settings["crf"] = [scores.tolist() for scores in tagger.network.crf.decoding_scores()]
         shape = [*TOKENS, len(tagger.labels)]
-        self.outputs = {"scores": {"shape": shape, "meaning": "of the labels in `settings`, before the CRF"}}
+        self.outputs = {
+            "scores": {"shape": shape, "meaning": "of the labels in `settings`, before the CRF"}
+        }
         if tagger.settings.scheme == "lac":
             self.settings |= {"pieces": "pieces.txt", "whole": tagger.piece_splitter.whole}
             self.add_table("pieces", sorted(tagger.piece_splitter.known))
@@ -166,7 +196,9 @@ class ClassifierNetwork(TaskNetwork):
         self.lines = "two texts, separated by a tab" if self.pairs else "a text"
         meaning = f"of `labels` in `settings`{pairs}; pass the first {classifier.settings.max_seq_len} tokens of a text"
         self.settings["labels"] = classifier.classes
-        self.outputs = {"probabilities": {"shape": ["B", len(classifier.classes)], "meaning": meaning}}
+        self.outputs = {
+            "probabilities": {"shape": ["B", len(classifier.classes)], "meaning": meaning}
+        }
 
     def build(self, batch: Sentences) -> list[Array]:
         ops, network, (x, _) = batch.ops, self.network, self.vectors(batch)
@@ -184,8 +216,14 @@ class ParserNetwork(TaskNetwork):
     def __init__(self, parser: Parser):
         super().__init__(parser, "with_tags")
         names = self.settings["labels"] = parser.parts["labels"]
-        arcs = {"shape": [*TOKENS, 1, "T + 1"], "meaning": "scores of each token's heads; 0 is the root"}
-        labels = {"shape": [*TOKENS, len(names), "T + 1"], "meaning": "scores of each arc's `labels` in `settings`"}
+        arcs = {
+            "shape": [*TOKENS, 1, "T + 1"],
+            "meaning": "scores of each token's heads; 0 is the root",
+        }
+        labels = {
+            "shape": [*TOKENS, len(names), "T + 1"],
+            "meaning": "scores of each arc's `labels` in `settings`",
+        }
         self.outputs = {"arcs": arcs, "labels": labels}
         if self.settings["with_tags"]:
             self.settings["tags"] = parser.parts["tags"]
@@ -196,10 +234,14 @@ class ParserNetwork(TaskNetwork):
         ops, network = batch.ops, self.network
         x = parts.recurrent(batch, self.vectors(batch)[0], network.recurrent)
         root = network.root.numpy()
-        heads = ops.concat([ops.zeros([batch.rows, *root.shape[1:]], "float32") + ops.weight(root), x], axis=1)
+        heads = ops.concat(
+            [ops.zeros([batch.rows, *root.shape[1:]], "float32") + ops.weight(root), x], axis=1
+        )
         views = zip(network.views, (x, heads, x, heads), strict=True)
         views = [parts.linear(ops, source, view) for view, source in views]
-        arc, arc_head, label, label_head = (ops.relu(view) * 0.9 + view * 0.1 for view in views)  # leaky
+        arc, arc_head, label, label_head = (
+            ops.relu(view) * 0.9 + view * 0.1 for view in views
+        )  # leaky
         outputs = [parts.biaffine(batch, arc, arc_head, network.arcs)]
         outputs.append(parts.biaffine(batch, label, label_head, network.labels))
         return [*outputs, parts.linear(ops, x, network.tags)] if network.tags else outputs

@@ -11,7 +11,11 @@ from onnx import helper, numpy_helper
 
 OPSET, IR_VERSION = 17, 8  # from 2022: ONNX Runtime 1.12 and later
 VERSIONS = f"onnx {onnx.__version__} (opset {OPSET}, IR version {IR_VERSION})"
-TYPES = {"float32": onnx.TensorProto.FLOAT, "int64": onnx.TensorProto.INT64, "bool": onnx.TensorProto.BOOL}
+TYPES = {
+    "float32": onnx.TensorProto.FLOAT,
+    "int64": onnx.TensorProto.INT64,
+    "bool": onnx.TensorProto.BOOL,
+}
 
 
 @contextmanager
@@ -21,9 +25,13 @@ def onnx_graph(path: Path) -> Iterator["OnnxGraph"]:
     yield graph
     proto = helper.make_graph(graph.nodes, "elmo", graph.inputs, graph.outputs, graph.weights)
     opset = helper.make_opsetid("", OPSET)
-    model = helper.make_model(proto, producer_name="elmo-paddle", opset_imports=[opset], ir_version=IR_VERSION)
+    model = helper.make_model(
+        proto, producer_name="elmo-paddle", opset_imports=[opset], ir_version=IR_VERSION
+    )
     onnx.checker.check_model(model)
-    model = onnx.shape_inference.infer_shapes(model, data_prop=True)  # needed by ONNX Runtime up to 1.23
+    model = onnx.shape_inference.infer_shapes(
+        model, data_prop=True
+    )  # needed by ONNX Runtime up to 1.23
     path.write_bytes(model.SerializeToString())
 
 
@@ -53,7 +61,9 @@ class Value:
 class OnnxGraph:
     """The same as `PaddleGraph` for ONNX. Its arrays are `Value`s."""
 
-    tanh, sigmoid, relu, softmax = map(_operator, ("Tanh", "Sigmoid", "Relu", "Softmax"))  # softmax: over the last axis
+    tanh, sigmoid, relu, softmax = map(
+        _operator, ("Tanh", "Sigmoid", "Relu", "Softmax")
+    )  # softmax: over the last axis
     clip, matmul, windows, lookup = map(_operator, ("Clip", "MatMul", "Conv", "Gather"))
     product = matmul
 
@@ -61,7 +71,9 @@ class OnnxGraph:
         self.inputs, self.outputs, self.nodes, self.weights = [], [], [], []
         self._numbers = itertools.count()
 
-    def node(self, operator: str, inputs: Sequence, dtype: str = "", outputs: int = 1, **attributes):
+    def node(
+        self, operator: str, inputs: Sequence, dtype: str = "", outputs: int = 1, **attributes
+    ):
         """Add a node and return its output, or a list of several. dtype: of the output (default: the first input's)."""
         first = inputs[0]
         inputs = [x if isinstance(x, Value) else self.constant(x, first.dtype) for x in inputs]
@@ -121,13 +133,17 @@ class OnnxGraph:
         return self.node("Concat", arrays, axis=axis)
 
     def stack(self, arrays: Sequence[Value], axis: int) -> Value:
-        return self.concat([self.node("Unsqueeze", [x, self.constant((axis,))]) for x in arrays], axis)
+        return self.concat(
+            [self.node("Unsqueeze", [x, self.constant((axis,))]) for x in arrays], axis
+        )
 
     def split(self, x: Value, n: int, axis: int) -> list[Value]:
         return self.node("Split", [x], outputs=n, axis=axis)
 
     def head(self, x: Value, n: Value, axis: int) -> Value:
-        return self.node("Slice", [x, self.constant((0,)), self.reshape(n, [1]), self.constant((axis,))])
+        return self.node(
+            "Slice", [x, self.constant((0,)), self.reshape(n, [1]), self.constant((axis,))]
+        )
 
     def distinct_rows(self, x: Value) -> tuple[Value, Value]:
         _, first, inverse = self.node("Unique", [x], "int64", outputs=3, axis=0)
@@ -144,7 +160,12 @@ class OnnxGraph:
         outer, self.nodes = self.nodes, []
         output, new_states = step(inputs[-1], *inputs[:-1])
         outputs = [self.node("Identity", [value]) for value in (*new_states, output)]
-        infos = [[helper.make_tensor_value_info(v.name, TYPES[v.dtype], None) for v in vs] for vs in (inputs, outputs)]
+        infos = [
+            [helper.make_tensor_value_info(v.name, TYPES[v.dtype], None) for v in vs]
+            for vs in (inputs, outputs)
+        ]
         body, self.nodes = helper.make_graph(self.nodes, "step", *infos), outer
         axes = {"scan_input_axes": [axis], "scan_output_axes": [axis]}
-        return self.node("Scan", [*states, x], outputs=len(outputs), body=body, num_scan_inputs=1, **axes)[-1]
+        return self.node(
+            "Scan", [*states, x], outputs=len(outputs), body=body, num_scan_inputs=1, **axes
+        )[-1]

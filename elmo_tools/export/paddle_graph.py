@@ -23,7 +23,9 @@ def paddle_graph(path: Path) -> Iterator["PaddleGraph"]:
             graph = PaddleGraph()
             yield graph
             executor = static.Executor(paddle.CPUPlace())
-            static.save_inference_model(str(path), graph.inputs, graph.outputs, executor, program=program)
+            static.save_inference_model(
+                str(path), graph.inputs, graph.outputs, executor, program=program
+            )
     finally:
         paddle.disable_static()
 
@@ -36,18 +38,24 @@ class PaddleGraph:
     """
 
     cast, reshape, transpose = map(staticmethod, (paddle.cast, paddle.reshape, paddle.transpose))
-    concat, stack, split, arange = map(staticmethod, (paddle.concat, paddle.stack, paddle.split, paddle.arange))
+    concat, stack, split, arange = map(
+        staticmethod, (paddle.concat, paddle.stack, paddle.split, paddle.arange)
+    )
     tanh, sigmoid, relu = map(staticmethod, (paddle.tanh, functional.sigmoid, functional.relu))
     zeros, max, sum = map(staticmethod, (paddle.zeros, paddle.max, paddle.sum))
     softmax, clip = map(staticmethod, (functional.softmax, paddle.clip))
     product = staticmethod(paddle.matmul)  # of two arrays (n, ., k) and (n, k, .)
-    windows = staticmethod(functional.conv1d)  # x (N, D, C), filters (F, D, width) -> (N, F, C - width + 1)
+    windows = staticmethod(
+        functional.conv1d
+    )  # x (N, D, C), filters (F, D, width) -> (N, F, C - width + 1)
 
     def __init__(self):
         self.inputs, self.outputs = [], []
 
     def input(self, name: str, shape: Sequence[int | str], dtype: str) -> Array:
-        self.inputs.append(static.data(name, [-1 if isinstance(n, str) else n for n in shape], dtype))
+        self.inputs.append(
+            static.data(name, [-1 if isinstance(n, str) else n for n in shape], dtype)
+        )
         return self.inputs[-1]
 
     def output(self, name: str, x: Array, shape: Sequence[int | str]) -> None:
@@ -56,8 +64,12 @@ class PaddleGraph:
     def weight(self, array: np.ndarray) -> Array:
         """Add an array to the graph."""
         zero = paddle.nn.initializer.Constant(0)
-        weight = static.create_parameter(list(array.shape), str(array.dtype), default_initializer=zero)
-        static.global_scope().var(weight.name).get_tensor().set(np.ascontiguousarray(array), paddle.CPUPlace())
+        weight = static.create_parameter(
+            list(array.shape), str(array.dtype), default_initializer=zero
+        )
+        static.global_scope().var(weight.name).get_tensor().set(
+            np.ascontiguousarray(array), paddle.CPUPlace()
+        )
         return weight
 
     def operand(self, array: np.ndarray) -> Array:
@@ -94,4 +106,6 @@ class PaddleGraph:
 
         start = [paddle.zeros([1], "int64"), array.create_array("float32"), *states]
         outputs = static.nn.while_loop(lambda t, *_: t < n, body, start)[1]
-        return paddle.tensor.manipulation.tensor_array_to_tensor(outputs, axis=axis, use_stack=True)[0]
+        return paddle.tensor.manipulation.tensor_array_to_tensor(
+            outputs, axis=axis, use_stack=True
+        )[0]

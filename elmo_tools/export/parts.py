@@ -32,17 +32,23 @@ def embedding(ops: PaddleGraph, ids: Array, layer: nn.Embedding) -> Array:
 
 
 def standardised(ops: PaddleGraph, x: Array, statistics: nn.Layer, layer: int) -> Array:
-    return (x - ops.weight(statistics.mean.numpy()[layer])) / ops.weight(statistics.deviation.numpy()[layer])
+    return (x - ops.weight(statistics.mean.numpy()[layer])) / ops.weight(
+        statistics.deviation.numpy()[layer]
+    )
 
 
 def scalar_mix(layers: Sequence[Array], mix: ScalarMix) -> Array:
     scalars = mix.scalars.numpy()
     powers = np.exp(scalars - scalars.max())
     weights = mix.gamma.numpy() * powers / powers.sum()
-    return reduce(operator.add, [layer * float(weight) for layer, weight in zip(layers, weights, strict=True)])
+    return reduce(
+        operator.add, [layer * float(weight) for layer, weight in zip(layers, weights, strict=True)]
+    )
 
 
-def char_vectors(ops: PaddleGraph, ids: Array, cnn: CharCNN, padding: int, words: Sequence[Array] = ()) -> Array:
+def char_vectors(
+    ops: PaddleGraph, ids: Array, cnn: CharCNN, padding: int, words: Sequence[Array] = ()
+) -> Array:
     """Vectors (N, P) of tokens with the characters ids (N, C). words: vectors to project together with the features."""
     config = cnn.config
     columns, widest = config.max_characters, max(width for width, _ in config.filters)
@@ -74,14 +80,27 @@ def recurrent(batch: Sentences, x: Array, layers: nn.GRU | nn.LSTM) -> Array:
     hidden = layers.hidden_size
     for layer in range(layers.num_layers):
         names = [f"{name}_l{layer}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-        weights = [np.stack([getattr(layers, f"{name}{side}").numpy() for side in ("", "_reverse")]) for name in names]
-        weight, recurrent, bias, recurrent_bias = *(w.swapaxes(1, 2) for w in weights[:2]), *weights[2:]
+        weights = [
+            np.stack([getattr(layers, f"{name}{side}").numpy() for side in ("", "_reverse")])
+            for name in names
+        ]
+        weight, recurrent, bias, recurrent_bias = (
+            *(w.swapaxes(1, 2) for w in weights[:2]),
+            *weights[2:],
+        )
         x, states = batch.both(x, weight.shape[1]), [np.zeros([2, hidden], np.float32)] * 2
         if isinstance(layers, nn.LSTM):  # gates in the order i, f, j, o
             order = np.arange(4 * hidden).reshape(4, hidden)[[0, 2, 1, 3]].ravel()
-            x = lstm(batch, x, [w[..., order] for w in (weight, recurrent, bias + recurrent_bias)], states)
+            x = lstm(
+                batch,
+                x,
+                [w[..., order] for w in (weight, recurrent, bias + recurrent_bias)],
+                states,
+            )
         else:
-            x = run(batch, gru_step(batch.ops, recurrent, recurrent_bias), x, weight, bias, states[:1])
+            x = run(
+                batch, gru_step(batch.ops, recurrent, recurrent_bias), x, weight, bias, states[:1]
+            )
         x = batch.aligned(x, hidden)
     return x
 
@@ -116,7 +135,9 @@ def lstm(
     halves = np.repeat(np.array([0.5, 1, 0.5, 0.5], np.float32), bias.shape[1] // 4)
     recurrent, projection = ops.operand(recurrent * halves), list(map(ops.operand, projection))
 
-    def step(x: Array, h: Array, c: Array) -> tuple[Array, list[Array]]:  # (D, B, 4H), (D, B, P), (D, B, H)
+    def step(
+        x: Array, h: Array, c: Array
+    ) -> tuple[Array, list[Array]]:  # (D, B, 4H), (D, B, P), (D, B, H)
         i, j, f, o = ops.split(ops.tanh(x + ops.matmul(h, recurrent)), 4, axis=2)
         c = ((f + 1.0) * c + (i + 1.0) * j) * 0.5
         c = ops.clip(c, -cell_clip, cell_clip) if cell_clip else c
@@ -128,15 +149,27 @@ def lstm(
     return run(batch, step, x, weight * halves, bias * halves, states)
 
 
-def run(batch: Sentences, step: Callable, x: Array, weight: np.ndarray, bias: np.ndarray, states: Sequence) -> Array:
+def run(
+    batch: Sentences,
+    step: Callable,
+    x: Array,
+    weight: np.ndarray,
+    bias: np.ndarray,
+    states: Sequence,
+) -> Array:
     """Run `step(products (D, B, G), *states)` over the steps of x (D, B, T, F). (D, B, T, H)
 
     weight (D, F, G), bias (D, G): of the products, which are computed for all steps at once. states: initial, (D, .).
     """
     ops, (_, width, gates) = batch.ops, weight.shape
-    products = ops.matmul(ops.reshape(x, [2, -1, width]), ops.operand(weight)) + ops.weight(bias[:, None])
+    products = ops.matmul(ops.reshape(x, [2, -1, width]), ops.operand(weight)) + ops.weight(
+        bias[:, None]
+    )
     products = ops.reshape(products, [2, batch.rows, batch.steps, gates])
-    states = [ops.zeros([2, batch.rows, state.shape[1]], "float32") + ops.weight(state[:, None]) for state in states]
+    states = [
+        ops.zeros([2, batch.rows, state.shape[1]], "float32") + ops.weight(state[:, None])
+        for state in states
+    ]
     return ops.scan(step, states, products, axis=2)
 
 
@@ -145,7 +178,9 @@ def text_vectors(batch: Sentences, x: Array, head: nn.Layer) -> Array:
     ops, padding = batch.ops, batch.padding_scores(IMPOSSIBLE)
     if isinstance(head, heads.Attention):
         weights = ops.softmax(ops.reshape(linear(ops, x, head.score), [batch.rows, -1]) + padding)
-        return ops.reshape(ops.product(ops.reshape(weights, [batch.rows, 1, -1]), x), [-1, head.dim])
+        return ops.reshape(
+            ops.product(ops.reshape(weights, [batch.rows, 1, -1]), x), [-1, head.dim]
+        )
     x = recurrent(batch, x, head.lstm)
     has_tokens = ops.cast(ops.max(batch.mask, axis=1), "float32")
     maxima = ops.max(x + ops.reshape(padding, [batch.rows, batch.steps, 1]), axis=1)
@@ -157,4 +192,6 @@ def biaffine(batch: Sentences, x: Array, y: Array, layer: Biaffine) -> Array:
     ops, (n, width) = batch.ops, layer.shape
     y = ops.concat([y, ops.zeros([batch.rows, batch.steps + 1, 1], "float32") + 1.0], axis=2)
     x = ops.reshape(linear(ops, x, layer.map), [batch.rows, -1, width])
-    return ops.reshape(ops.product(x, ops.transpose(y, [0, 2, 1])), [batch.rows, batch.steps, n, batch.steps + 1])
+    return ops.reshape(
+        ops.product(x, ops.transpose(y, [0, 2, 1])), [batch.rows, batch.steps, n, batch.steps + 1]
+    )

@@ -17,20 +17,33 @@ from elmo_tools.export.paddle_graph import Array, PaddleGraph
 class Sentences:
     """inputs: the entries of inputs.json, by name. lengths: the name of the input (B,) of the sentences' lengths."""
 
-    def __init__(self, ops: PaddleGraph, inputs: Mapping[str, dict[str, Any]], lengths: str = "lengths"):
+    def __init__(
+        self, ops: PaddleGraph, inputs: Mapping[str, dict[str, Any]], lengths: str = "lengths"
+    ):
         self.ops, self.inputs = ops, inputs
         ids = {name: ops.input(name, spec["shape"], "int64") for name, spec in inputs.items()}
         self.lengths = ops.input(lengths, ["B"], "int64")
         first = next(iter(ids.values()))
         self.rows, self.steps = ops.size(first, 0), ops.size(first, 1)
-        step, length = ops.reshape(ops.arange(self.steps), [1, -1]), ops.reshape(self.lengths, [-1, 1])
+        step, length = (
+            ops.reshape(ops.arange(self.steps), [1, -1]),
+            ops.reshape(self.lengths, [-1, 1]),
+        )
         self.mask = ops.cast(step < length, "int64")  # (B, T)
-        backward = step + (length - 1 - step * 2) * self.mask  # the token that is read at each step, (B, T)
-        self._backward = backward + ops.reshape(ops.arange(self.rows), [-1, 1]) * self.steps  # among all B * T
+        backward = (
+            step + (length - 1 - step * 2) * self.mask
+        )  # the token that is read at each step, (B, T)
+        self._backward = (
+            backward + ops.reshape(ops.arange(self.rows), [-1, 1]) * self.steps
+        )  # among all B * T
         self.ids = {name: self._padded(x, inputs[name]) for name, x in ids.items()}
 
     def _padded(self, x: Array, spec: Mapping[str, Any]) -> Array:
-        mask = self.ops.reshape(self.mask, [self.rows, self.steps, 1]) if len(spec["shape"]) > 2 else self.mask
+        mask = (
+            self.ops.reshape(self.mask, [self.rows, self.steps, 1])
+            if len(spec["shape"]) > 2
+            else self.mask
+        )
         return x * mask + (1 - mask) * spec["padding"]
 
     def both(self, x: Array, width: int) -> Array:
@@ -68,6 +81,9 @@ class Sentences:
     def distinct(self, *names: str) -> tuple[list[Array], Array]:
         """Per input, the ids of the distinct tokens, (N, C) or (N, 1); and each token's index among them, (B * T,)."""
         columns = [int(np.prod(self.inputs[name]["shape"][2:])) for name in names]
-        flat = [self.ops.reshape(self.ids[name], [-1, n]) for name, n in zip(names, columns, strict=True)]
+        flat = [
+            self.ops.reshape(self.ids[name], [-1, n])
+            for name, n in zip(names, columns, strict=True)
+        ]
         first, inverse = self.ops.distinct_rows(self.ops.concat(flat, axis=1))
         return [self.ops.lookup(x, first) for x in flat], inverse

@@ -33,7 +33,9 @@ LANGUAGES = (
     "language: recognised, English, Chinese words or characters, any other, or none: split at white space, one sentence per "
     "line"
 )
-DICTIONARY = "words for jieba, with --lang=zh: per line a word and, optionally, its frequency and tag"
+DICTIONARY = (
+    "words for jieba, with --lang=zh: per line a word and, optionally, its frequency and tag"
+)
 DOCUMENT = "unit in which text is held out: a line, a paragraph (up to a blank line) or a file"
 
 
@@ -49,14 +51,18 @@ class Options:
     nfkc: bool = setting(False, "NFKC instead of NFC: full-width letters become ASCII")
     min_tokens: int = setting(2, "drop shorter sentences", minimum=1)
     max_tokens: int = setting(500, "drop longer sentences", minimum=1)
-    shards: int = setting(10, "files in train/; training holds one in memory at a time", below=501, minimum=1)
+    shards: int = setting(
+        10, "files in train/; training holds one in memory at a time", below=501, minimum=1
+    )
     dev_fraction: float = setting(0.0, "fraction of the documents that goes to dev/", below=1)
     dev_split: str = setting("random", "which documents go to dev/", choices=("random", "last"))
     seed: int = setting(0, "random seed", below=2**32)
 
     def __post_init__(self):
         if self.lang == "none" and self.nfkc:
-            raise UserError("`nfkc` has no effect with `lang=none`, which only splits text at white space.")
+            raise UserError(
+                "`nfkc` has no effect with `lang=none`, which only splits text at white space."
+            )
         if self.dev_split == "last" and not self.dev_fraction:
             raise UserError("`dev_split=last` needs a `dev_fraction`, for instance 0.01.")
         with suppress(LookupError, UnicodeError):
@@ -80,7 +86,10 @@ class Batch:
 
     def decoded(self, encoding: str) -> list[str]:
         """Return the lines as text."""
-        return [decode(line, self.path, number, encoding) for number, line in enumerate(self.lines, self.first)]
+        return [
+            decode(line, self.path, number, encoding)
+            for number, line in enumerate(self.lines, self.first)
+        ]
 
 
 @dataclass
@@ -102,13 +111,17 @@ class Report:
 Result = tuple[dict[str, list[str]], Report]
 
 
-def make_corpus(inputs: Iterable[str | Path], output: Path, options: Options, processes: int = 1) -> Report:
+def make_corpus(
+    inputs: Iterable[str | Path], output: Path, options: Options, processes: int = 1
+) -> Report:
     """Write a new folder with train/ and, if options.dev_fraction > 0, dev/.
 
     inputs: files, plain or gzip, globs, and folders (recursive).
     """
     disk.check_output_folder("`output`", output)
-    paths = list(dict.fromkeys(chain.from_iterable(text_files(name, recursive=True) for name in inputs)))
+    paths = list(
+        dict.fromkeys(chain.from_iterable(text_files(name, recursive=True) for name in inputs))
+    )
     texts = chain.from_iterable(batch.decoded(options.encoding) for batch in batches(paths))
     tokeniser = make_tokeniser(options.lang, texts, user_dict=options.user_dict)
     first_dev = _first_held_out(paths, options) if options.dev_split == "last" else None
@@ -126,7 +139,9 @@ def make_corpus(inputs: Iterable[str | Path], output: Path, options: Options, pr
                 parts["dev"] = _Shards(folder / "dev", n, options.seed, stack)
             work = partial(_process_batch, options, tokeniser, first_dev)
             progress = stack.enter_context(_progress(paths, "tokenise"))
-            for lines, counts in _parallel_map(work, batches(paths, options.document, options.encoding), processes):
+            for lines, counts in _parallel_map(
+                work, batches(paths, options.document, options.encoding), processes
+            ):
                 for name, part in parts.items():
                     part.add(lines[name])
                     report.sentences[name] += len(lines[name])
@@ -141,7 +156,9 @@ def make_corpus(inputs: Iterable[str | Path], output: Path, options: Options, pr
     return report
 
 
-def batches(paths: Iterable[Path], document: str = "line", encoding: str = "utf-8") -> Iterator[Batch]:
+def batches(
+    paths: Iterable[Path], document: str = "line", encoding: str = "utf-8"
+) -> Iterator[Batch]:
     """Yield the files' lines. document: a line, a block up to a blank line, or a file."""
     number = -1
     for path in paths:
@@ -149,19 +166,27 @@ def batches(paths: Iterable[Path], document: str = "line", encoding: str = "utf-
         for first, block, size in byte_blocks(path, BATCH_BYTES):
             lines, documents = block.removesuffix(b"\n").split(b"\n"), []
             for line in lines:
-                blank = not line.strip() or (document == "block" and not line.decode(encoding, "ignore").strip())
-                starts_document = starts_document or document == "line" or (document == "block" and blank)
+                blank = not line.strip() or (
+                    document == "block" and not line.decode(encoding, "ignore").strip()
+                )
+                starts_document = (
+                    starts_document or document == "line" or (document == "block" and blank)
+                )
                 if not blank:
                     number, starts_document = number + starts_document, False
                 documents.append(number)
             yield Batch(path, first, lines, documents, size)
 
 
-def _process_batch(options: Options, tokeniser: Tokeniser, first_dev: int | None, batch: Batch) -> Result:
+def _process_batch(
+    options: Options, tokeniser: Tokeniser, first_dev: int | None, batch: Batch
+) -> Result:
     """Tokenise a batch to lines of train and dev. Also returns counts."""
     lines, counts = {"train": [], "dev": []}, Report(len(batch.lines), batch.size)
     form = "NFKC" if options.nfkc else "NFC"
-    for line, data, document in zip(batch.decoded(options.encoding), batch.lines, batch.documents, strict=True):
+    for line, data, document in zip(
+        batch.decoded(options.encoding), batch.lines, batch.documents, strict=True
+    ):
         part = "dev" if _is_held_out(options, first_dev, document, data) else "train"
         split = tokeniser.sentences(line, form)
         for tokens in split:
@@ -210,12 +235,16 @@ def _progress(paths: list[Path], what: str) -> tqdm:
     return tqdm(total=total, desc=what, unit="B", unit_scale=True, disable=None)
 
 
-def _parallel_map(work: Callable[[Batch], Result], source: Iterator[Batch], processes: int) -> Iterator[Result]:
+def _parallel_map(
+    work: Callable[[Batch], Result], source: Iterator[Batch], processes: int
+) -> Iterator[Result]:
     """Yield `work(batch)` for every batch, in order, computed a few batches ahead."""
     if processes == 1:
         yield from map(work, source)
         return
-    ignore_interruption = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)  # the main process ends the others
+    ignore_interruption = partial(
+        signal.signal, signal.SIGINT, signal.SIG_IGN
+    )  # the main process ends the others
     with ProcessPoolExecutor(processes, initializer=ignore_interruption) as pool:
         pending = deque()
         try:
@@ -226,7 +255,9 @@ def _parallel_map(work: Callable[[Batch], Result], source: Iterator[Batch], proc
             while pending:
                 yield pending.popleft().result()
         except BrokenProcessPool:
-            raise UserError("a process was killed, perhaps out of memory. Try `processes=1`.") from None
+            raise UserError(
+                "a process was killed, perhaps out of memory. Try `processes=1`."
+            ) from None
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -238,7 +269,10 @@ class _Shards:
         folder.mkdir()
         self.paths = [folder / f"part-{i:05d}-of-{n:05d}.txt" for i in range(n)]
         self._seed = f"{seed} {folder.name}"
-        files = [stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in self.paths]
+        files = [
+            stack.enter_context(path.open("w", encoding="utf-8", newline="\n"))
+            for path in self.paths
+        ]
         self._writers = self._deal([file.write for file in files])
 
     def _deal(self, deck: list[Callable]) -> Iterator[Callable]:
@@ -264,6 +298,10 @@ def _check_part(name: str, report: Report) -> None:
         raise UserError("nothing was held out: `dev_fraction` is too small for so few documents.")
     if not n:
         dropped = f" Left out: {report.reasons}." if report.reasons else ""
-        raise UserError(f"there are no sentences for training. Expected text, and a small `dev_fraction`.{dropped}")
+        raise UserError(
+            f"there are no sentences for training. Expected text, and a small `dev_fraction`.{dropped}"
+        )
     if n < report.shards[name]:
-        raise UserError(f"too few sentences ({n}) for {report.shards[name]} shards. Use fewer shards.")
+        raise UserError(
+            f"too few sentences ({n}) for {report.shards[name]} shards. Use fewer shards."
+        )

@@ -28,16 +28,28 @@ class Sentences(Corpus):
 
 def train(paths: Sequence[Path], output: Path, seed: int, dimensions: int) -> None:
     """Train on a corpus and save the vectors. Runs differ slightly, because gensim's threads race."""
-    models, corpus, began = import_optional("gensim.models", "word2vec"), Sentences(paths), time.perf_counter()
-    log.info(f"word2vec      training on {format_count(len(corpus.paths), 'files')}: minutes per ten million tokens")
+    models, corpus, began = (
+        import_optional("gensim.models", "word2vec"),
+        Sentences(paths),
+        time.perf_counter(),
+    )
+    log.info(
+        f"word2vec      training on {format_count(len(corpus.paths), 'files')}: minutes per ten million tokens"
+    )
     try:
-        vectors = models.Word2Vec(corpus, **SKIP_GRAM, vector_size=dimensions, seed=seed, workers=runtime.n_cores()).wv
+        vectors = models.Word2Vec(
+            corpus, **SKIP_GRAM, vector_size=dimensions, seed=seed, workers=runtime.n_cores()
+        ).wv
     except RuntimeError as error:  # gensim: the vocabulary is empty
         files = messages.join_names(list(map(str, corpus.paths)))
-        raise UserError(f"{files}: no word occurs {SKIP_GRAM['min_count']} times. Expected a corpus.") from error
+        raise UserError(
+            f"{files}: no word occurs {SKIP_GRAM['min_count']} times. Expected a corpus."
+        ) from error
     save(vectors, output)
     taken = messages.format_duration(time.perf_counter() - began)
-    log.info(f"word2vec      {len(vectors):,} words of {dimensions} dimensions in {taken}, {output}")
+    log.info(
+        f"word2vec      {len(vectors):,} words of {dimensions} dimensions in {taken}, {output}"
+    )
 
 
 def save(vectors, path: Path) -> None:
@@ -45,5 +57,7 @@ def save(vectors, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".partial-", dir=path.parent) as folder:
         whole = Path(folder, path.name)
-        vectors.save_word2vec_format(str(whole), binary=path.name.removesuffix(".gz").endswith(".bin"))
+        vectors.save_word2vec_format(
+            str(whole), binary=path.name.removesuffix(".gz").endswith(".bin")
+        )
         whole.replace(path)

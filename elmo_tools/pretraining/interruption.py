@@ -18,7 +18,9 @@ class Interruption:
         handled_signals = {signal.SIGINT, signal.SIGTERM}
         if signal.getsignal(HANG_UP) != signal.SIG_IGN:  # nohup ignores it
             handled_signals.add(HANG_UP)
-        self.old_handlers = {number: signal.signal(number, self._handle) for number in handled_signals}
+        self.old_handlers = {
+            number: signal.signal(number, self._handle) for number in handled_signals
+        }
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -28,7 +30,10 @@ class Interruption:
     def _handle(self, number: int, frame: object) -> None:
         if self.signal is None:
             with suppress(OSError):  # the terminal may be gone
-                os.write(2, b"finishing this step, then saving (Ctrl-C again: stop at once, without saving)\n")
+                os.write(
+                    2,
+                    b"finishing this step, then saving (Ctrl-C again: stop at once, without saving)\n",
+                )
         elif number == signal.SIGINT:
             self.__exit__()
             signal.raise_signal(number)

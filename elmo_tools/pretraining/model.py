@@ -13,12 +13,16 @@ from elmo_core.messages import UserError, log
 from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 
-def load_model(source: Path, expected: Mapping, vocabulary: Vocabulary | None) -> tuple[BiLM, Vocabulary]:
+def load_model(
+    source: Path, expected: Mapping, vocabulary: Vocabulary | None
+) -> tuple[BiLM, Vocabulary]:
     """Load a checkpoint's model, with another vocabulary if given. expected: config fields that it must have."""
     bilm, old_vocabulary = load_bilm(source, softmax=True if vocabulary is None else None)
     has_softmax = "softmax" in dict(bilm.named_children())
     if different := differences({name: getattr(bilm.config, name) for name in expected}, expected):
-        raise UserError(f"flags contradict {source}: {'; '.join(different.values())}. Omit them: config.json has them.")
+        raise UserError(
+            f"flags contradict {source}: {'; '.join(different.values())}. Omit them: config.json has them."
+        )
     if vocabulary is None or (has_softmax and vocabulary.fingerprint == old_vocabulary.fingerprint):
         return bilm, old_vocabulary
     old_vocabulary = old_vocabulary or Vocabulary(SPECIAL_TOKENS)
@@ -26,7 +30,9 @@ def load_model(source: Path, expected: Mapping, vocabulary: Vocabulary | None) -
     return _with_vocabulary(bilm, old_vocabulary, vocabulary), vocabulary
 
 
-def check_vocabulary(path: Path, vocabulary: Vocabulary, source: str | Path, expected: Vocabulary) -> None:
+def check_vocabulary(
+    path: Path, vocabulary: Vocabulary, source: str | Path, expected: Vocabulary
+) -> None:
     """Raise if the vocabulary of a file is not that of the checkpoint `source`."""
     if vocabulary.fingerprint != expected.fingerprint:
         raise UserError(
@@ -54,7 +60,9 @@ def _with_vocabulary(bilm: BiLM, old: Vocabulary, new: Vocabulary) -> BiLM:
         elif name in old_weights:
             weight.set_value(old_weights[name])
     n_new = len(new) - len(shared_rows)
-    log.info(f"vocabulary    {len(shared_rows):,} of {len(new):,} words known, {n_new:,} newly initialised")
+    log.info(
+        f"vocabulary    {len(shared_rows):,} of {len(new):,} words known, {n_new:,} newly initialised"
+    )
     if "softmax.weight" not in old_weights:
         log.info("softmax       newly initialised: the checkpoint has none")
     return new_bilm
@@ -64,16 +72,24 @@ def initialise_from_vectors(bilm: BiLM, vocabulary: Vocabulary, path: Path) -> N
     """Initialise the word table from a word2vec file. Other words stay as they are."""
     tables, config = bilm.token_encoder.word_tables, bilm.config
     if not tables:
-        raise UserError(f"{path}: the model reads characters only. Expected one with words: --input=word or char+word.")
+        raise UserError(
+            f"{path}: the model reads characters only. Expected one with words: --input=word or char+word."
+        )
     flag = "word_dim" if config.input == "char+word" else "projection_dim"
     vectors = load_word_vectors(path)
     if (size := vectors.vector_size) != getattr(config, flag):
-        raise UserError(f"{path}: {size} dimensions, the model has {getattr(config, flag)}. Give --{flag}={size}.")
+        raise UserError(
+            f"{path}: {size} dimensions, the model has {getattr(config, flag)}. Give --{flag}={size}."
+        )
     ids = np.array([k for k, token in enumerate(vocabulary.tokens) if token in vectors])
     if not len(ids):
-        raise UserError(f"{path}: it has none of the vocabulary's {len(vocabulary):,} words. Are both of one language?")
+        raise UserError(
+            f"{path}: it has none of the vocabulary's {len(vocabulary):,} words. Are both of one language?"
+        )
     share = len(ids) / len(vocabulary)
-    log.info(f"word vectors  {len(ids):,} of {len(vocabulary):,} words ({share:.1%}) found in {path}")
+    log.info(
+        f"word vectors  {len(ids):,} of {len(vocabulary):,} words ({share:.1%}) found in {path}"
+    )
     table = dict(bilm.token_encoder.named_parameters())[tables[0]]  # (V, dimensions)
     rows = table.numpy()
     rows[ids] = vectors[[vocabulary[k] for k in ids]]

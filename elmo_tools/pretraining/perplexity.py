@@ -53,7 +53,9 @@ def evaluate(bilm: BiLM, batches: Iterable[LMBatch], ranks: Ranks) -> Score:
         for batch in batches:
             own = batch.take(slice(ranks.rank, None, ranks.size))
             if own.lengths.any():
-                forward, backward, state = bilm.log_probabilities(own, state or bilm.zero_state(len(own.lengths)))
+                forward, backward, state = bilm.log_probabilities(
+                    own, state or bilm.zero_state(len(own.lengths))
+                )
                 predictions = int(own.lengths.sum()) if own.scored else 0
                 total += Score(float(forward.sum()), float(backward.sum()), predictions)
         return total

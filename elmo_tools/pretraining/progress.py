@@ -34,7 +34,9 @@ class Progress:
     best: float = math.inf  # lowest held-out perplexity so far
     best_step: int = 0
     without_gain: int = 0  # evaluations since then
-    losses: np.ndarray = field(default_factory=lambda: np.zeros(3))  # this rank's, since the last log line: see Meter
+    losses: np.ndarray = field(
+        default_factory=lambda: np.zeros(3)
+    )  # this rank's, since the last log line: see Meter
 
     @property
     def epoch(self) -> float:
@@ -75,7 +77,9 @@ class Progress:
         return {name: getattr(self, name) for name in NUMBERS}
 
     def _of_this_rank(self) -> dict:
-        state = map_state(lambda *parts: np.concatenate([part.numpy() for part in parts]), *self.states)
+        state = map_state(
+            lambda *parts: np.concatenate([part.numpy() for part in parts]), *self.states
+        )
         return {"position": self.position, "state": state, "losses": self.losses}
 
     def check(self, saved: Mapping, n_ranks: int | None) -> None:
@@ -114,7 +118,10 @@ class Progress:
         else:
             own, n = saved["ranks"][ranks.rank], len(self.states)
             stream.seek(own["position"])
-            self.states = [map_state(lambda rows, k=k: to_tensor(np.split(rows, n)[k]), own["state"]) for k in range(n)]
+            self.states = [
+                map_state(lambda rows, k=k: to_tensor(np.split(rows, n)[k]), own["state"])
+                for k in range(n)
+            ]
             self.losses[:] = own["losses"]
         self.position = stream.position
 
@@ -138,14 +145,20 @@ def has_form(value: object, example: object, has_shapes: bool = True) -> bool:
     return type(value) is type(example) and value >= 0 and (value < 2**63 or value == math.inf)
 
 
-def changed_settings(source: Path, saved: Mapping, settings: Mapping, allow_changes: bool) -> set[str]:
+def changed_settings(
+    source: Path, saved: Mapping, settings: Mapping, allow_changes: bool
+) -> set[str]:
     """Return the names of settings that differ from those of the checkpoint `source`. Raises unless that is allowed."""
     changes = differences(saved, settings)
     if "batch_size" in changes:  # of the text: all batches of an update together
-        changes["batch_size"] = changes["batch_size"].replace("batch_size", "batch_size * accumulate", 1)
+        changes["batch_size"] = changes["batch_size"].replace(
+            "batch_size", "batch_size * accumulate", 1
+        )
     differing = "; ".join(changes.values())
     if changes and not allow_changes:
-        raise UserError(f"{source} has other settings: {differing}. Use the same, or resume with --allow_changes.")
+        raise UserError(
+            f"{source} has other settings: {differing}. Use the same, or resume with --allow_changes."
+        )
     if changes:
         log.warning(f"Resuming with changes: {differing}.")
     return set(changes)

@@ -49,12 +49,29 @@ class Trainer:
     """Trains a biLM and saves it in settings.save_dir, whose lock the caller holds."""
 
     def __init__(self, settings: PretrainingSettings, ranks: Ranks, bilm: BiLM, inputs: Inputs):
-        self.settings, self.ranks, self.bilm, self.weights = settings, ranks, bilm, bilm.parameters()
-        self.optimizer = OPTIMIZERS[settings.optimizer](bilm.named_parameters(), settings.lr, settings.max_grad_norm)
-        rows, shape = settings.batch_size * settings.accumulate, (settings.unroll_steps, bilm.config.input)
+        self.settings, self.ranks, self.bilm, self.weights = (
+            settings,
+            ranks,
+            bilm,
+            bilm.parameters(),
+        )
+        self.optimizer = OPTIMIZERS[settings.optimizer](
+            bilm.named_parameters(), settings.lr, settings.max_grad_norm
+        )
+        rows, shape = (
+            settings.batch_size * settings.accumulate,
+            (settings.unroll_steps, bilm.config.input),
+        )
         vocabulary, dev = inputs.vocabulary, inputs.dev
         self.stream = TrainStream(
-            inputs.corpus, vocabulary, rows, *shape, settings.seed, ranks.rank, ranks.size, noise=settings.noise
+            inputs.corpus,
+            vocabulary,
+            rows,
+            *shape,
+            settings.seed,
+            ranks.rank,
+            ranks.size,
+            noise=settings.noise,
         )
         self.held_out = EvalStream(dev, vocabulary, settings.batch_size, *shape) if dev else None
         position, tokens_per_step = self.stream.position, self.stream.tokens_per_step
@@ -62,8 +79,12 @@ class Trainer:
         warmup = settings.warmup_steps * tokens_per_step
         self.progress = Progress(tokens_per_step, inputs.counts, position, states, warmup)
         self.fixed_settings = {**self.stream.settings, "dev_data": dev.identity if dev else None}
-        self.fixed_settings |= {field.name: getattr(settings, field.name) for field in fields(FixedSettings)}
-        self.folder = RunFolder(settings.save_dir, settings.keep, bilm.config, vocabulary, self.fixed_settings)
+        self.fixed_settings |= {
+            field.name: getattr(settings, field.name) for field in fields(FixedSettings)
+        }
+        self.folder = RunFolder(
+            settings.save_dir, settings.keep, bilm.config, vocabulary, self.fixed_settings
+        )
         self.interruption = Interruption()
         self.former_total: int | None = None  # steps that the resumed run was to have
 
@@ -77,13 +98,17 @@ class Trainer:
         before = checkpoint.load_config(source).get("training")
         if not isinstance(before, dict):
             path = source / checkpoint.CONFIG
-            raise UserError(f"{path}: training is {before!r:.60}, expected the settings of a training.")
+            raise UserError(
+                f"{path}: training is {before!r:.60}, expected the settings of a training."
+            )
         changes = changed_settings(source, before, self.fixed_settings, settings.allow_changes)
         try:
             progress.restore(saved, changes, self.stream, self.ranks)
         except (ValueError, IndexError) as error:
             path = source / checkpoint.PROGRESS
-            raise UserError(f"{path} is not of a run of this program: {error}. Resume from another one.") from error
+            raise UserError(
+                f"{path} is not of a run of this program: {error}. Resume from another one."
+            ) from error
         if "optimizer" not in changes:
             self._restore_optimizer(arrays, source / checkpoint.OPTIMIZER)
         progress.set_total(settings.max_steps, settings.epochs)
@@ -100,8 +125,12 @@ class Trainer:
         """Prepare the folder. The best model so far is forgotten if it is not there, as in a new folder."""
         progress = self.progress
         if self.settings.optimizer == "adam" and self.former_total not in (None, progress.total):
-            log.warning(f"The learning rate reaches 0 at step {progress.total:,} instead of {self.former_total:,}.")
-        if not self.ranks.run_on_main(lambda: self.folder.open(source, progress.step, progress.best_step)):
+            log.warning(
+                f"The learning rate reaches 0 at step {progress.total:,} instead of {self.former_total:,}."
+            )
+        if not self.ranks.run_on_main(
+            lambda: self.folder.open(source, progress.step, progress.best_step)
+        ):
             progress.forget_best()
 
     def train(self) -> bool:
@@ -111,7 +140,10 @@ class Trainer:
         """
         settings, progress = self.settings, self.progress
         self.meter = Meter(progress.losses)
-        self.saving, self.evaluating = Timer(settings.save_freq, progress), Timer(settings.eval_freq, progress)
+        self.saving, self.evaluating = (
+            Timer(settings.save_freq, progress),
+            Timer(settings.eval_freq, progress),
+        )
         with self.interruption, prefetched(self._batches()) as batches:
             stopping = self.ranks.any(self.interruption.is_requested())
             if self._lacks_evaluation():  # it was interrupted
@@ -133,7 +165,9 @@ class Trainer:
     def _lacks_evaluation(self) -> bool:
         """Whether this step needs an evaluation, whatever the time, and has none."""
         progress, freq = self.progress, self.settings.eval_freq
-        is_needed = progress.step >= progress.total or (freq and progress.step and progress.step % freq == 0)
+        is_needed = progress.step >= progress.total or (
+            freq and progress.step and progress.step % freq == 0
+        )
         return bool(self.held_out and is_needed and progress.evaluated != progress.step)
 
     def _batches(self) -> Iterator[tuple[list[LMBatch], Candidates]]:
@@ -141,20 +175,37 @@ class Trainer:
         rows = self.settings.batch_size
         for step, batch in enumerate(self.stream, self.progress.step + 1):
             random = np.random.default_rng([self.settings.seed, step, 0])
-            batches = [batch.take(slice(start, start + rows)) for start in range(0, len(batch.lengths), rows)]
-            yield batches, draw_candidates(self.bilm.config.vocab_size, self.settings.n_negative_samples, random)
+            batches = [
+                batch.take(slice(start, start + rows))
+                for start in range(0, len(batch.lengths), rows)
+            ]
+            yield (
+                batches,
+                draw_candidates(
+                    self.bilm.config.vocab_size, self.settings.n_negative_samples, random
+                ),
+            )
 
     def _step(self, batches: list[LMBatch], candidates: Candidates) -> int:
         """Update the weights by the gradients of all batches. Returns the largest request of any rank."""
         settings, progress, losses = self.settings, self.progress, []
-        progress.step, progress.tokens = progress.step + 1, progress.tokens + progress.tokens_per_step
+        progress.step, progress.tokens = (
+            progress.step + 1,
+            progress.tokens + progress.tokens_per_step,
+        )
         seeds = np.random.SeedSequence([settings.seed, progress.step, self.ranks.rank])
         paddle.seed(int(seeds.generate_state(1)[0]))  # for dropout
         for k, batch in enumerate(batches):
-            directions, progress.states[k] = self.bilm(batch, progress.states[k], candidates, settings.dropout)
+            directions, progress.states[k] = self.bilm(
+                batch, progress.states[k], candidates, settings.dropout
+            )
             (sum(directions) / 2 * settings.unroll_steps / len(batches)).backward()
             losses.append([loss.detach() / len(batches) for loss in directions])
-        self.meter.add(progress.step, [sum(direction) for direction in zip(*losses, strict=True)], batch.position)
+        self.meter.add(
+            progress.step,
+            [sum(direction) for direction in zip(*losses, strict=True)],
+            batch.position,
+        )
         request = self.ranks.average_gradients(self.weights, self._request())
         self.optimizer.lr = learning_rate(settings.optimizer, settings.lr, *progress.schedule)
         self.optimizer.step()
@@ -174,7 +225,10 @@ class Trainer:
         with self.meter.paused(), self.saving.measured():
             progress = self.progress.to_dict(self.ranks)
             tensors = self.bilm.state_dict(), self.optimizer.state_dict()
-            state = [{name: to_array(tensor.detach()) for name, tensor in part.items()} for part in tensors]
+            state = [
+                {name: to_array(tensor.detach()) for name, tensor in part.items()}
+                for part in tensors
+            ]
             self.ranks.run_on_main(lambda: self.folder.save(*state, progress, is_final, ADVICE))
 
     def _evaluate(self) -> bool:
@@ -189,11 +243,17 @@ class Trainer:
         if self.ranks.any(self.interruption.is_requested()):
             return False
         if not math.isfinite(score.mean):
-            raise UserError(f"step {progress.step:,}: the held-out perplexity is not finite. {ADVICE}")
+            raise UserError(
+                f"step {progress.step:,}: the held-out perplexity is not finite. {ADVICE}"
+            )
         is_best = progress.add_evaluation(score.mean)
         best = "" if is_best else f" (the best is {progress.best:.2f})"
         text = f"forward {score.forward:.2f}, backward {score.backward:.2f}, mean {score.mean:.2f}{best}"
-        values = {"forward_perplexity": score.forward, "backward_perplexity": score.backward, "perplexity": score.mean}
+        values = {
+            "forward_perplexity": score.forward,
+            "backward_perplexity": score.backward,
+            "perplexity": score.mean,
+        }
         self.log("evaluation", f"step {progress.step:,}: held-out perplexity {text}", values)
         if is_best:
             self._save()
@@ -217,11 +277,15 @@ class Trainer:
         if progress.step % freq and progress.step != progress.total:
             if is_first:  # the first averages may take minutes
                 seconds = self.meter.seconds_per_step()
-                result = f"step {progress.step:,} took {seconds:.1f} s, loss {self.meter.last_loss:.4f}"
+                result = (
+                    f"step {progress.step:,} took {seconds:.1f} s, loss {self.meter.last_loss:.4f}"
+                )
                 log.info(f"{result}. Steps between log lines: {freq:,}.")
             return
         forward, backward, seconds = self.meter.pop_means(self.ranks)
-        sampled = "sampled_" * is_sampled(self.bilm.config.vocab_size, self.settings.n_negative_samples)
+        sampled = "sampled_" * is_sampled(
+            self.bilm.config.vocab_size, self.settings.n_negative_samples
+        )
         values = {
             "total": progress.total,
             "epoch": progress.epoch,

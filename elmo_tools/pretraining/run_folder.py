@@ -16,14 +16,18 @@ from elmo_core.messages import UserError, join_names, log
 from elmo_core.weights import checkpoint
 
 LOG = "log.jsonl"
-TEMPORARY = re.compile(rf"\.(\d+|{re.escape(checkpoint.NAMES)}|{re.escape(LOG)})\.[0-9a-f]{{16}}\.(?:tmp|old)")
+TEMPORARY = re.compile(
+    rf"\.(\d+|{re.escape(checkpoint.NAMES)}|{re.escape(LOG)})\.[0-9a-f]{{16}}\.(?:tmp|old)"
+)
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Make the folder and hold its lock: one process at a time uses it."""
     if checkpoint.exists(folder):
-        raise UserError(f"--save_dir {folder} is the folder of a model. Name another, for the checkpoints of this run.")
+        raise UserError(
+            f"--save_dir {folder} is the folder of a model. Name another, for the checkpoints of this run."
+        )
     for name in (LOG, checkpoint.NAMES):
         disk.check_output("--save_dir", folder / name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -51,15 +55,23 @@ def check(folder: Path, source: Path | None, overwrite: bool) -> None:
     source: the checkpoint that the run resumes from.
     """
     checkpoint.read_names(folder)
-    numbered = [path for path in folder.iterdir() if checkpoint.is_step(path.name) and not checkpoint.is_own(path)]
+    numbered = [
+        path
+        for path in folder.iterdir()
+        if checkpoint.is_step(path.name) and not checkpoint.is_own(path)
+    ]
     others = [path.name for path in numbered if int(path.name) > _resumed_step(folder, source)]
     if (folder / LOG).exists() and (folder / LOG).stat().st_size and not _read_log(folder):
         others.append(LOG)
     if others:
-        raise UserError(f"--save_dir {folder} has {join_names(others)}, not of a run. Rename it, or name another.")
+        raise UserError(
+            f"--save_dir {folder} has {join_names(others)}, not of a run. Rename it, or name another."
+        )
     if (steps := _of_another_run(folder, source)) and not overwrite:
         found = f"--save_dir {folder} holds checkpoints of an earlier run: {join_names([*map(str, steps)])}"
-        raise UserError(f"{found}. Add --resume to continue it, --overwrite, or --finetune_from={folder} in a new one.")
+        raise UserError(
+            f"{found}. Add --resume to continue it, --overwrite, or --finetune_from={folder} in a new one."
+        )
 
 
 def _of_another_run(folder: Path, source: Path | None) -> list[int]:
@@ -78,8 +90,16 @@ class RunFolder:
     """Saves checkpoints, each with the model's configuration, its vocabulary and the settings of the training."""
 
     def __init__(self, path: Path, keep: int, config, vocabulary, settings: Mapping):
-        self.path, self.keep, self.config, self.vocabulary, self.settings = path, keep, config, vocabulary, settings
-        self.final: int | None = None  # the step at which the run, or the part of it that it continues, has ended
+        self.path, self.keep, self.config, self.vocabulary, self.settings = (
+            path,
+            keep,
+            config,
+            vocabulary,
+            settings,
+        )
+        self.final: int | None = (
+            None  # the step at which the run, or the part of it that it continues, has ended
+        )
         self.outdated: list[int] = []  # steps of checkpoints that the next save replaces
         self.pending_log: list[str] | None = None  # until then, the lines of log.jsonl
 
@@ -97,17 +117,23 @@ class RunFolder:
         kept = set(existing) - set(self.outdated)
         final = checkpoint.read_names(self.path).get("final")
         self.final = final if final in kept else None
-        lines = [line for line in _read_log(self.path) if _is_before(line, step)] if existing else []
+        lines = (
+            [line for line in _read_log(self.path) if _is_before(line, step)] if existing else []
+        )
         self.pending_log = [json.dumps(line) + "\n" for line in lines]
         if self.outdated:
             steps = join_names([*map(str, self.outdated)])
-            log.warning(f"{self.path}: {steps} will be deleted when this run saves its first checkpoint.")
+            log.warning(
+                f"{self.path}: {steps} will be deleted when this run saves its first checkpoint."
+            )
             log.warning("To keep what is there, press Ctrl-C twice before that.")
         else:
             self._write_log()
         return best_step in kept
 
-    def save(self, weights: Mapping, optimizer: Mapping, progress: Mapping, is_final: bool, advice: str) -> None:
+    def save(
+        self, weights: Mapping, optimizer: Mapping, progress: Mapping, is_final: bool, advice: str
+    ) -> None:
         """Write the checkpoint of this step, if there is none, and the names; delete all others but the last `keep`."""
         step = progress["step"]
         folder = self.path / str(step)
@@ -127,7 +153,9 @@ class RunFolder:
             self.final = step
         names = {"best": progress["best_step"], "final": self.final}
         existing = checkpoint.steps(self.path)
-        checkpoint.write_names(self.path, {name: step for name, step in names.items() if step in existing})
+        checkpoint.write_names(
+            self.path, {name: step for name, step in names.items() if step in existing}
+        )
         checkpoint.prune(self.path, self.keep)
 
     def _delete_outdated(self, step: int) -> None:
@@ -154,7 +182,9 @@ class RunFolder:
             with (self.path / LOG).open("a", encoding="utf-8") as file:
                 file.write(line)
         except OSError as error:
-            log.warning(f"{self.path / LOG} could not be written: {error.strerror}. Training continues.")
+            log.warning(
+                f"{self.path / LOG} could not be written: {error.strerror}. Training continues."
+            )
 
 
 def _is_before(line: dict, step: int) -> bool:
@@ -168,4 +198,8 @@ def _read_log(folder: Path) -> list[dict]:
     for text in path.read_bytes().split(b"\n") if path.exists() else ():
         with suppress(ValueError, RecursionError):
             lines.append(json.loads(text))
-    return [line for line in lines if isinstance(line, dict) and "event" in line and type(line.get("step")) is int]
+    return [
+        line
+        for line in lines
+        if isinstance(line, dict) and "event" in line and type(line.get("step")) is int
+    ]

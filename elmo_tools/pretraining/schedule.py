@@ -35,7 +35,11 @@ class Timer:
         progress, now = self.progress, time.monotonic()
         if self.freq:
             return progress.step % self.freq == 0
-        is_due = progress.step - self.step >= STEPS or now - self.last >= SECONDS or int(progress.epoch) > self.epoch
+        is_due = (
+            progress.step - self.step >= STEPS
+            or now - self.last >= SECONDS
+            or int(progress.epoch) > self.epoch
+        )
         return is_due and self.spent <= SHARE * (now - self.start)
 
     @contextmanager
@@ -43,5 +47,9 @@ class Timer:
         """Measure the block, which does what is due."""
         start = time.monotonic()
         yield
-        self.last, self.step, self.epoch = time.monotonic(), self.progress.step, int(self.progress.epoch)
+        self.last, self.step, self.epoch = (
+            time.monotonic(),
+            self.progress.step,
+            int(self.progress.epoch),
+        )
         self.spent += self.last - start

@@ -41,7 +41,9 @@ from elmo_core.text.vocabulary import Vocabulary
 class _Sentence:
     """A sentence being fed into a row."""
 
-    ids: np.ndarray  # (1, n + 2) int32 ids of <S> w1 .. wn </S>; with noise (2, n + 2), the second row is read
+    ids: (
+        np.ndarray
+    )  # (1, n + 2) int32 ids of <S> w1 .. wn </S>; with noise (2, n + 2), the second row is read
     file: int = -1
     index: int = -1  # within the file
     n_done: int = 0  # steps emitted so far, of n + 1
@@ -56,28 +58,40 @@ Segment = tuple[_Sentence, int, int]  # a sentence's steps from .. to
 NO_IDS = np.zeros((1, 1), np.int32)
 
 
-def _lm_batch(ids: np.ndarray, lengths: np.ndarray, steps: int, lexicon: Lexicon, scored: bool = True) -> LMBatch:
+def _lm_batch(
+    ids: np.ndarray, lengths: np.ndarray, steps: int, lexicon: Lexicon, scored: bool = True
+) -> LMBatch:
     """Build a batch of rows of the given lengths (B,) from their ids, end to end (4, M).
 
     ids: forward and backward inputs, forward and backward targets.
     """
     tokens, index = lexicon.unique(ids[:2].ravel())
     packed = *np.split(index, 2), *lexicon.targets(ids[2:])
-    return LMBatch(tokens, *(pad_rows(row, lengths, steps) for row in packed), lengths, scored=scored)
+    return LMBatch(
+        tokens, *(pad_rows(row, lengths, steps) for row in packed), lengths, scored=scored
+    )
 
 
 class _RowStreams:
     """B rows of running sentences, from which batches are cut. noise: the share of words read with a misprint."""
 
     def __init__(
-        self, batch_size: int, unroll_steps: int, vocabulary: Vocabulary, input: str, noise: float = 0.0, seed: int = 0
+        self,
+        batch_size: int,
+        unroll_steps: int,
+        vocabulary: Vocabulary,
+        input: str,
+        noise: float = 0.0,
+        seed: int = 0,
     ):
         self.current = [_Sentence(NO_IDS) for _ in range(batch_size)]
         self._steps, self._noise, self._seed = unroll_steps, noise, seed
         self._lexicon = Lexicon(vocabulary, input)
         self._segments: list[Segment] = []
 
-    def sentences(self, corpus: Corpus, file: int, order: Callable = np.arange, epoch: int = 0) -> Iterator[_Sentence]:
+    def sentences(
+        self, corpus: Corpus, file: int, order: Callable = np.arange, epoch: int = 0
+    ) -> Iterator[_Sentence]:
         """Yield a file's sentences. order: maps their number n to the indices to yield, each from 0 to n - 1.
 
         Afterwards the text is dropped, except for sentences still in use.
@@ -94,7 +108,9 @@ class _RowStreams:
         """All sentences of a file with their markers, concatenated as in `_Sentence.ids`, and their n + 1 offsets."""
         ids, lengths, random = [], [np.zeros(1, np.int64)], Random(f"{self._seed} {epoch} {file}")
         for text in blocks(corpus.paths[file]):
-            sentences = [[BOS, *words, EOS] for line in split_lines(text) if (words := line.split())]
+            sentences = [
+                [BOS, *words, EOS] for line in split_lines(text) if (words := line.split())
+            ]
             words = list(chain.from_iterable(sentences))
             rows = [words, add_noise(words, self._noise, random)] if self._noise else [words]
             ids.append(np.stack([self._lexicon.ids(row) for row in rows]))
@@ -111,7 +127,11 @@ class _RowStreams:
             for sentence, source in zip(same_text, loaded, strict=True):
                 sentence.ids = source.ids
         for sentence in self.current:
-            if sentence.n_done < 0 or sentence.n_left < 0 or (sentence.file >= 0 and sentence.index < 0):
+            if (
+                sentence.n_done < 0
+                or sentence.n_left < 0
+                or (sentence.file >= 0 and sentence.index < 0)
+            ):
                 raise IndexError(f"no sentence of the text: {saved.tolist()!r:.80}")
 
     def batch(self, source: Iterator[_Sentence]) -> LMBatch | None:
@@ -127,13 +147,20 @@ class _RowStreams:
                 sentence.n_done += n
                 room -= n
             lengths[row] = self._steps - room
-        return _lm_batch(self._segment_ids(), lengths, self._steps, self._lexicon) if self._segments else None
+        return (
+            _lm_batch(self._segment_ids(), lengths, self._steps, self._lexicon)
+            if self._segments
+            else None
+        )
 
     def _segment_ids(self) -> np.ndarray:
         """The ids (4, M) of the segments, as `_lm_batch` takes them."""
 
         def cut(row: int, shift: int, direction: int) -> np.ndarray:
-            parts = [s.ids[row, ::direction][begin + shift : end + shift] for s, begin, end in self._segments]
+            parts = [
+                s.ids[row, ::direction][begin + shift : end + shift]
+                for s, begin, end in self._segments
+            ]
             return np.concatenate(parts)
 
         return np.stack([cut(-1, 0, 1), cut(-1, 0, -1), cut(0, 1, 1), cut(0, 1, -1)])
@@ -154,7 +181,14 @@ class EvalStream:
     Rows are never reordered, so a carried state stays with its row; a row without text has length 0.
     """
 
-    def __init__(self, corpus: Corpus, vocabulary: Vocabulary, batch_size: int, unroll_steps: int, input: str = "char"):
+    def __init__(
+        self,
+        corpus: Corpus,
+        vocabulary: Vocabulary,
+        batch_size: int,
+        unroll_steps: int,
+        input: str = "char",
+    ):
         self._corpus, self._vocabulary, self._input = corpus, vocabulary, input
         self._rows, self._steps = batch_size, unroll_steps
 
@@ -182,7 +216,9 @@ class EvalStream:
         if part:
             yield part
 
-    def _batches(self, rows: list[np.ndarray], lexicon: Lexicon, scored: bool = True) -> Iterator[LMBatch]:
+    def _batches(
+        self, rows: list[np.ndarray], lexicon: Lexicon, scored: bool = True
+    ) -> Iterator[LMBatch]:
         """Cut rows of ids (4, n) into batches of T steps."""
         for begin in range(0, max(row.shape[1] for row in rows), self._steps):
             cut = [row[:, begin : begin + self._steps] for row in rows]
@@ -225,7 +261,9 @@ class TrainStream:
     ):
         self._corpus, self._seed, self._rank, self._world_size = corpus, seed, rank, world_size
         self.tokens_per_step = batch_size * unroll_steps * world_size  # of all ranks
-        self._new_rows = partial(_RowStreams, batch_size, unroll_steps, vocabulary, input, noise, seed)
+        self._new_rows = partial(
+            _RowStreams, batch_size, unroll_steps, vocabulary, input, noise, seed
+        )
         self.settings = {"corpus": corpus.identity, "vocabulary": vocabulary.identity}
         self.settings |= {"batch_size": batch_size, "unroll_steps": unroll_steps, "input": input}
         self.settings |= {"seed": seed, "world_size": world_size, "noise": noise}
@@ -248,7 +286,9 @@ class TrainStream:
             "shard": self._shard,  # index in this rank's list of files
             "file": "" if at_end else str(self._corpus.paths[self._files[self._shard]]),
             "sentence": self._sentence,
-            "rows": np.array([(s.file, s.index, s.n_done, s.epoch) for s in self._rows.current], np.int64),  # (B, 4)
+            "rows": np.array(
+                [(s.file, s.index, s.n_done, s.epoch) for s in self._rows.current], np.int64
+            ),  # (B, 4)
         }
 
     def seek(self, position: dict) -> None:
@@ -265,7 +305,9 @@ class TrainStream:
 
     def _permutation(self, n: int, key: int) -> np.ndarray:
         """A permutation (n,) of this epoch, from raw bits: the only NumPy draws guaranteed never to change."""
-        return np.argsort(np.random.PCG64([self._seed, self._epoch, key]).random_raw(n), kind="stable")
+        return np.argsort(
+            np.random.PCG64([self._seed, self._epoch, key]).random_raw(n), kind="stable"
+        )
 
     def _deal_files(self) -> tuple[list[int], int]:
         """The files that this rank reads in this epoch, in order, and how many of them it reads alone."""
@@ -286,7 +328,9 @@ class TrainStream:
         while True:
             is_empty = not (self._shard or self._sentence)
             for file in self._files[self._shard :]:
-                for sentence in self._rows.sentences(self._corpus, file, partial(self._unread, file=file), self._epoch):
+                for sentence in self._rows.sentences(
+                    self._corpus, file, partial(self._unread, file=file), self._epoch
+                ):
                     is_empty = False
                     self._sentence += 1
                     yield sentence
@@ -295,4 +339,6 @@ class TrainStream:
                 break
             self._epoch, self._shard = self._epoch + 1, 0
             self._files, self._n_own = self._deal_files()
-        raise UserError(f"rank {self._rank} of {self._world_size}: the corpus has no sentence for it. Use fewer ranks.")
+        raise UserError(
+            f"rank {self._rank} of {self._world_size}: the corpus has no sentence for it. Use fewer ranks."
+        )

@@ -27,11 +27,16 @@ def embed(
     embedder: "ELMoEmbedder", words: Sequence[Word], user_occurrences: Sequence[Occurrence] = ()
 ) -> list[tuple[Occurrence, np.ndarray]]:
     """Fill in the words' vectors. Returns the user's occurrences, each with its vectors (layers, 2P)."""
-    occurrences = [*(occurrence for word in words for occurrence in word.occurrences), *user_occurrences]
+    occurrences = [
+        *(occurrence for word in words for occurrence in word.occurrences),
+        *user_occurrences,
+    ]
     by_sentence = defaultdict(list)
     for k, occurrence in enumerate(occurrences):
         by_sentence[occurrence.tokens].append((k, occurrence.position))
-    vectors = np.empty((embedder.config.n_layers + 1, len(occurrences), embedder.dim), dtype=np.float32)
+    vectors = np.empty(
+        (embedder.config.n_layers + 1, len(occurrences), embedder.dim), dtype=np.float32
+    )
     for tokens, array in zip(by_sentence, embedder.iter_encode(list(by_sentence)), strict=True):
         for k, position in by_sentence[tokens]:
             vectors[:, k] = array[:, position]
@@ -45,7 +50,9 @@ def embed(
 def same_sense_shares(word: Word) -> np.ndarray:
     """Return the probability that the nearest occurrence has the same sense, by chance and per layer. (1 + layers, n)"""
     chance = np.zeros((1, *word.vectors.shape[1:]), dtype=np.float32)  # all equally near
-    return np.stack([same_sense(layer, word.senses, word.sentences) for layer in (*chance, *word.vectors)])
+    return np.stack(
+        [same_sense(layer, word.senses, word.sentences) for layer in (*chance, *word.vectors)]
+    )
 
 
 def same_sense(vectors: np.ndarray, senses: np.ndarray, sentences: np.ndarray) -> np.ndarray:
@@ -75,7 +82,10 @@ def neighbours(
 ) -> list[tuple[Occurrence, float]]:
     """Find the word's n occurrences nearest to the given one, whose vectors are (layers, 2P), in a layer; with cosines."""
     others = np.array([other.tokens != occurrence.tokens for other in word.occurrences])
-    return [(word.occurrences[k], cosine) for k, cosine in nearest(word.vectors[layer], vectors[layer], others, n)]
+    return [
+        (word.occurrences[k], cosine)
+        for k, cosine in nearest(word.vectors[layer], vectors[layer], others, n)
+    ]
 
 
 def nearest_others(word: Word, layer: int, n: int) -> list[list[tuple[int, float]]]:
@@ -92,9 +102,16 @@ def nearest_others(word: Word, layer: int, n: int) -> list[list[tuple[int, float
 def examples(word: Word, n: int, seed: int) -> list[tuple[Occurrence, np.ndarray]]:
     """Draw n different occurrences, in turn from each sense or, without senses, each cluster. Returns them with vectors."""
     n = min(n, len(word.occurrences))
-    groups = word.senses if any(word.senses) else kmeans(word.vectors[-1], min(n, len(set(word.sentences))), seed)
+    groups = (
+        word.senses
+        if any(word.senses)
+        else kmeans(word.vectors[-1], min(n, len(set(word.sentences))), seed)
+    )
     order = random.Random(f"{seed} {word.text}").sample(range(len(groups)), len(groups))
-    decks = [[k for k in order if groups[k] == group] for group, _ in Counter(groups.tolist()).most_common()]
+    decks = [
+        [k for k in order if groups[k] == group]
+        for group, _ in Counter(groups.tolist()).most_common()
+    ]
     turns = (k for turn in itertools.zip_longest(*decks) for k in turn if k is not None)
     return [(word.occurrences[k], word.vectors[:, k]) for k in itertools.islice(turns, n)]
 
@@ -113,7 +130,9 @@ def nearest_words(
 ) -> dict[str, list[tuple[str, float]]]:
     """Find the frequent words nearest to each query word in layer 0. background: sentences that give the frequencies."""
     counts = Counter(itertools.chain.from_iterable(background))
-    frequent = [token for token, _ in counts.most_common() if is_word(token) and is_known(token, embedder)]
+    frequent = [
+        token for token, _ in counts.most_common() if is_word(token) and is_known(token, embedder)
+    ]
     words = list(dict.fromkeys([*query_words, *frequent[:CANDIDATES]]))
     vectors = unit(embedder.encode_tokens(words))
     found = {}

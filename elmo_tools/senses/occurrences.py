@@ -55,7 +55,9 @@ class Word:
     def sentences(self) -> np.ndarray:
         """The id of each occurrence's sentence (n,), the same for equal sentences."""
         numbers: dict[tuple[str, ...], int] = {}
-        return np.array([numbers.setdefault(occurrence.tokens, len(numbers)) for occurrence in self.occurrences])
+        return np.array(
+            [numbers.setdefault(occurrence.tokens, len(numbers)) for occurrence in self.occurrences]
+        )
 
     @property
     def comparable(self) -> bool:
@@ -98,22 +100,39 @@ def read_senses(path: Path) -> Senses:
         row = line.split("\t")
         if number == 1 and row == COLUMNS:
             continue
-        is_row = len(row) == len(COLUMNS) and all(row) and all(x.isdecimal() and len(x) < 10 for x in row[1:3])
+        is_row = (
+            len(row) == len(COLUMNS)
+            and all(row)
+            and all(x.isdecimal() and len(x) < 10 for x in row[1:3])
+        )
         if number == 1 or not is_row:
             header = f"the header {' '.join(COLUMNS)!r}"
-            expected = header if number == 1 else "a file's name, line and token (numbers from 0), a word and its sense"
-            raise UserError(f"{path}:{number}: found {line!r:.100}, expected {expected}, separated by tabs.")
+            expected = (
+                header
+                if number == 1
+                else "a file's name, line and token (numbers from 0), a word and its sense"
+            )
+            raise UserError(
+                f"{path}:{number}: found {line!r:.100}, expected {expected}, separated by tabs."
+            )
         location = row[0], int(row[1]), int(row[2]), row[3]
         sense, earlier = labels.setdefault(location, (row[4], number))
         if sense != row[4]:
-            raise UserError(f"{path}:{number}: the sense is {row[4]!r}, but line {earlier} says {sense!r}. Remove one.")
+            raise UserError(
+                f"{path}:{number}: the sense is {row[4]!r}, but line {earlier} says {sense!r}. Remove one."
+            )
     if not labels:
         raise UserError(f"{path} has no senses. Expected a header and one line per occurrence.")
     return labels
 
 
 def find_words(
-    corpus: Corpus, query_words: Sequence[str], path: Path | None, senses: Senses, max_occurrences: int, seed: int
+    corpus: Corpus,
+    query_words: Sequence[str],
+    path: Path | None,
+    senses: Senses,
+    max_occurrences: int,
+    seed: int,
 ) -> tuple[dict[str, Word], list[list[str]]]:
     """Find the query words and the words with senses. Returns them by text, and a sample of the corpus's sentences.
 
@@ -123,8 +142,14 @@ def find_words(
     texts = dict.fromkeys([*query_words, *sorted({word for *_, word in senses})])
     samples = {text: ReservoirSample(max_occurrences, f"{seed} {text}") for text in texts}
     background, counts, n_words = ReservoirSample(BACKGROUND, seed), Counts(), Counter()
-    lines = ((file, line, tokens) for file in corpus.paths for line, tokens in enumerate(read_sentences(file)))
-    for file, line, tokens in tqdm(lines, unit=" sentences", unit_scale=True, disable=None, leave=False):
+    lines = (
+        (file, line, tokens)
+        for file in corpus.paths
+        for line, tokens in enumerate(read_sentences(file))
+    )
+    for file, line, tokens in tqdm(
+        lines, unit=" sentences", unit_scale=True, disable=None, leave=False
+    ):
         counts.sentences += bool(tokens)
         counts.blank_lines += not tokens
         if tokens:
@@ -140,7 +165,9 @@ def find_words(
                     samples[token].add(Occurrence(sentence, position, sense))
     corpus.check("the corpus", counts)
     for (name, line, position, word), (_, row) in labels.items():
-        raise UserError(f"{path}:{row}: token {position} of line {line} of {name} is not {word!r}. Another corpus?")
+        raise UserError(
+            f"{path}:{row}: token {position} of line {line} of {name} is not {word!r}. Another corpus?"
+        )
     words = {}
     for text, sample in samples.items():
         occurrences = sample.items()
@@ -151,21 +178,29 @@ def find_words(
         words[text] = Word(text, n_words[text], sample.added, kept, len(occurrences) - len(kept))
     for word in map(words.get, query_words):
         if not word.count:
-            raise UserError(f"{word.text!r} is not in the corpus. Is it a single token there, in the same case?")
+            raise UserError(
+                f"{word.text!r} is not in the corpus. Is it a single token there, in the same case?"
+            )
         if not word.comparable:
             sense = "has a sense" if senses else "occurs"
             found = f"{word.text!r} {sense} in fewer than two different sentences"
             if word.is_sampled:
-                raise UserError(f"{found} of its sample of {word.sample_size}. Use a larger --max_occurrences.")
+                raise UserError(
+                    f"{found} of its sample of {word.sample_size}. Use a larger --max_occurrences."
+                )
             raise UserError(f"{found}. Use more text.")
     return words, background.items()
 
 
-def _labels_in(corpus: Corpus, path: Path | None, senses: Senses) -> dict[Location, tuple[str, int]]:
+def _labels_in(
+    corpus: Corpus, path: Path | None, senses: Senses
+) -> dict[Location, tuple[str, int]]:
     """The senses in files of the corpus. Warn about the others; raise if there are only others."""
     names = Counter(file.name for file in corpus.paths)
     if twice := [name for name, *_ in senses if names[name] > 1]:
-        raise UserError(f"{path}: the corpus has {names[twice[0]]} files named {twice[0]}. Rename them.")
+        raise UserError(
+            f"{path}: the corpus has {names[twice[0]]} files named {twice[0]}. Rename them."
+        )
     labels = {location: sense for location, sense in senses.items() if location[0] in names}
     if senses and not labels:
         files = join_names(sorted({name for name, *_ in senses}), 5)

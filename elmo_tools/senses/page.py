@@ -20,7 +20,16 @@ MAX_GROUPS = 6  # of occurrences without gold senses
 SENTENCES_PER_GROUP = 3  # on average, at least
 LABEL_WIDTH = 24  # columns
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d00", "#56b4e9", "#7a5195", "#444444")
-DARK_COLOURS = ("#5aa9f0", "#ff8f4d", "#35c795", "#f29fd0", "#d6b23e", "#a5dcff", "#c7a0f0", "#bdbdbd")  # on black
+DARK_COLOURS = (
+    "#5aa9f0",
+    "#ff8f4d",
+    "#35c795",
+    "#f29fd0",
+    "#d6b23e",
+    "#a5dcff",
+    "#c7a0f0",
+    "#bdbdbd",
+)  # on black
 
 
 def write_page(
@@ -88,13 +97,21 @@ def keywords(word: Word, general: Frequencies) -> list[str]:
     own = Frequencies([occurrence.tokens for occurrence in word.occurrences])
 
     def score(token: str) -> float:
-        return distinctiveness(own.counts[token], own.n_sentences, general.counts[token], general.n_sentences)
+        return distinctiveness(
+            own.counts[token], own.n_sentences, general.counts[token], general.n_sentences
+        )
 
     texts = []
     for occurrence in word.occurrences:
-        others = [token for token in dict.fromkeys(occurrence.tokens) if token != word.text and is_word(token)]
+        others = [
+            token
+            for token in dict.fromkeys(occurrence.tokens)
+            if token != word.text and is_word(token)
+        ]
         best = sorted(others, key=score)[-2:]
-        texts.append(truncate(printable(" ".join(token for token in others if token in best)), LABEL_WIDTH))
+        texts.append(
+            truncate(printable(" ".join(token for token in others if token in best)), LABEL_WIDTH)
+        )
     return texts
 
 
@@ -112,8 +129,13 @@ def propose_senses(word: Word, keywords: Sequence[str], seed: int) -> list[str]:
     from sklearn.metrics import silhouette_score
 
     vectors, n_sentences = word.vectors[-1], len(set(word.sentences))
-    candidates = [kmeans(vectors, n, seed) for n in range(2, min(MAX_GROUPS, n_sentences // SENTENCES_PER_GROUP) + 1)]
-    candidates = [groups for groups in candidates if len(set(groups.tolist())) > 1]  # one, if all vectors are equal
+    candidates = [
+        kmeans(vectors, n, seed)
+        for n in range(2, min(MAX_GROUPS, n_sentences // SENTENCES_PER_GROUP) + 1)
+    ]
+    candidates = [
+        groups for groups in candidates if len(set(groups.tolist())) > 1
+    ]  # one, if all vectors are equal
     if not candidates:
         return [""] * len(keywords)
     groups = max(candidates, key=lambda groups: silhouette_score(vectors, groups))

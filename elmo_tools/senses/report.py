@@ -28,7 +28,11 @@ def summary(word: Word, nearest: Sequence[tuple[str, float]]) -> list[str]:
 
 
 def concordance(
-    shown: Iterable[tuple[Occurrence, np.ndarray]], word: Word, layers: Sequence[int], n: int, width: int
+    shown: Iterable[tuple[Occurrence, np.ndarray]],
+    word: Word,
+    layers: Sequence[int],
+    n: int,
+    width: int,
 ) -> list[str]:
     """Format a concordance: each occurrence, then its n nearest per layer. shown: with vectors (layers, 2P)."""
     rows = []
@@ -44,9 +48,15 @@ def concordance(
     lines = []
     for head, occurrence in rows:
         start = truncate(_before(occurrence)[::-1], left)[::-1]
-        end = truncate(printable(" ".join(occurrence.tokens[occurrence.position + 1 :])), room - left)
-        sentence = f"{' ' * (left - display_width(start))}{start} [{printable(occurrence.word)}] {end}"
-        lines.append((pad(head, HEAD) + pad(printable(occurrence.sense), senses) + sentence).rstrip())
+        end = truncate(
+            printable(" ".join(occurrence.tokens[occurrence.position + 1 :])), room - left
+        )
+        sentence = (
+            f"{' ' * (left - display_width(start))}{start} [{printable(occurrence.word)}] {end}"
+        )
+        lines.append(
+            (pad(head, HEAD) + pad(printable(occurrence.sense), senses) + sentence).rstrip()
+        )
     return lines
 
 
@@ -56,14 +66,24 @@ def _before(occurrence: Occurrence) -> str:
 
 def sense_table(shown: Sequence[Word], words: Sequence[Word], name: str) -> list[str]:
     """How often the nearest neighbour has the same sense, by chance and per layer, for the shown words and for all."""
-    rows = [(printable(word.text), [word]) for word in shown] + [(f"words of {name}: {len(words)}", words)]
+    rows = [(printable(word.text), [word]) for word in shown] + [
+        (f"words of {name}: {len(words)}", words)
+    ]
     width = max(display_width(text) for text in (CORNER, *(title for title, _ in rows))) + 2
-    heads = ["occurrences", "senses", "chance", *(f"layer {layer}" for layer in range(len(words[0].vectors)))]
+    heads = [
+        "occurrences",
+        "senses",
+        "chance",
+        *(f"layer {layer}" for layer in range(len(words[0].vectors))),
+    ]
     lines = [pad(CORNER, width) + "  ".join(heads)]
     scores = {word.text: same_sense_shares(word) for word in words}  # each (1 + layers, n)
     for title, chosen in rows:
         shares = np.concatenate([scores[word.text] for word in chosen], axis=1).mean(axis=1)
-        n, n_senses = sum(len(word.senses) for word in chosen), sum(len(set(word.senses.tolist())) for word in chosen)
+        n, n_senses = (
+            sum(len(word.senses) for word in chosen),
+            sum(len(set(word.senses.tolist())) for word in chosen),
+        )
         cells = [f"{n:,}", f"{n_senses}", *(f"{share:.1%}" for share in shares)]
         row = "  ".join(f"{cell:>{len(head)}}" for cell, head in zip(cells, heads, strict=True))
         lines.append(pad(title, width) + row)

@@ -21,7 +21,9 @@ def run(*flags: object) -> None:
 
 @pytest.mark.parametrize("task", arms.TASKS)
 def test_the_settings_of_every_arm_are_valid(task):
-    for arm in arms.ARMS.keys() - ({"tuned"} if task == "cmrc2018" else set()):  # a reader's ELMo is frozen
+    for arm in arms.ARMS.keys() - (
+        {"tuned"} if task == "cmrc2018" else set()
+    ):  # a reader's ELMo is frozen
         arms.TASKS[task].kind.settings_type(**arms.settings_of(task, arm))
 
 
@@ -36,7 +38,11 @@ def results(tmp_path_factory, small_weights) -> list[str]:
         (folder / data).mkdir()
         for part in ("train", "dev", "test"):
             (folder / data / f"{part}.txt").write_text(ROWS, encoding="utf-8")
-    flags = [f"--data={folder / 'data'}", f"--output={folder / 'out'}", f"--elmo={small_weights['char']}"]
+    flags = [
+        f"--data={folder / 'data'}",
+        f"--output={folder / 'out'}",
+        f"--elmo={small_weights['char']}",
+    ]
     flags += ["--task=weibo-ner", "--arms", "nothing", "random", "--seeds", "1", "2"]
     flags += ["--set", "epochs=1", "hidden_dim=5", "scheme=bio"]
     run(*flags)
@@ -47,15 +53,27 @@ def test_arms_are_trained_once_and_compared(results, capsys):
     out = Path(results[1].partition("=")[2])
     before = {path: path.stat().st_mtime_ns for path in out.glob("*-*.json")}
     run(*results)
-    assert {path: path.stat().st_mtime_ns for path in out.glob("*-*.json")} == before and len(before) == 4
+    assert {path: path.stat().st_mtime_ns for path in out.glob("*-*.json")} == before and len(
+        before
+    ) == 4
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["F1", "nothing", "random", "F1,", "nothing", "random"]
+    assert [line.split()[0] for line in lines] == [
+        "F1",
+        "nothing",
+        "random",
+        "F1,",
+        "nothing",
+        "random",
+    ]
     assert "2 seeds and 12 texts" in lines[2]
 
 
 @pytest.mark.parametrize("flag", ["data", "elmo", "set"])
 def test_results_of_another_setup_are_not_shown(results, capsys, model, flag):
-    other = {"data": results[0].replace("data", "other").replace("other=", "data="), "elmo": f"--elmo={model}"}
+    other = {
+        "data": results[0].replace("data", "other").replace("other=", "data="),
+        "elmo": f"--elmo={model}",
+    }
     changed = [*results, other[flag]] if flag in other else [*results[:-1], "scheme=plain"]
     with pytest.raises(UserError, match=f"--{flag}"):
         run(*changed)
@@ -74,7 +92,13 @@ def test_word_vectors_may_be_added_but_not_changed(results, tmp_path):
 def test_a_test_set_without_unknown_words_has_no_score_of_them(tmp_path, capsys):
     for part, line in (("train", "北京/LOC 的/u"), ("dev", "的/u 北京/LOC")):
         (tmp_path / f"{part}.txt").write_text(f"{line}\n" * 10, encoding="utf-8")
-    flags = [f"--data={tmp_path}", f"--output={tmp_path / 'out'}", "--task=lac", "--arms", "nothing"]
+    flags = [
+        f"--data={tmp_path}",
+        f"--output={tmp_path / 'out'}",
+        "--task=lac",
+        "--arms",
+        "nothing",
+    ]
     run(*flags, "--seeds", 1, "--set", "epochs=1", "hidden_dim=3")
     printed = capsys.readouterr().out
     assert "F1" in printed and "nan" not in printed and "unknown" not in printed

@@ -19,7 +19,10 @@ WORDS = 9  # ids 0 and 1 are the markers, 8 is never seen
 def sentences(n: int, seed: int) -> list[list[int]]:
     """Sentences with frequent and rare words, some of them repeated."""
     generator = random.Random(seed)
-    return [[0, *(2 + int(6 * generator.random() ** 2) for _ in range(generator.randrange(6))), 1] for _ in range(n)]
+    return [
+        [0, *(2 + int(6 * generator.random() ** 2) for _ in range(generator.randrange(6))), 1]
+        for _ in range(n)
+    ]
 
 
 class Naive:
@@ -28,7 +31,10 @@ class Naive:
     def __init__(self, text: list[list[int]], order: int):
         self.order, self.begin = order, text[0][0]
         windows = (
-            s[i - k + 1 : i + 1] for s in text for i in range(1, len(s)) for k in range(1, min(i + 2, order + 2))
+            s[i - k + 1 : i + 1]
+            for s in text
+            for i in range(1, len(s))
+            for k in range(1, min(i + 2, order + 2))
         )
         self.seen = Counter(map(tuple, windows))
         self.counts = {gram: self.count(gram) for gram in self.seen if len(gram) <= order}
@@ -44,7 +50,13 @@ class Naive:
     def count(self, gram: tuple) -> int:
         if len(gram) == self.order or gram[0] == self.begin:
             return self.seen[gram]
-        return len({longer[0] for longer in self.seen if len(longer) == len(gram) + 1 and longer[1:] == gram})
+        return len(
+            {
+                longer[0]
+                for longer in self.seen
+                if len(longer) == len(gram) + 1 and longer[1:] == gram
+            }
+        )
 
     def discount(self, gram: tuple) -> float:
         return self.discounts[len(gram)][min(self.counts[gram], 3) - 1]
@@ -52,7 +64,9 @@ class Naive:
     def probability(self, word: int, context: tuple) -> float:
         context = context[max(0, len(context) - self.order + 1) :]
         lower = self.probability(word, context[1:]) if context else 1 / WORDS
-        family = [gram for gram in self.counts if len(gram) == len(context) + 1 and gram[:-1] == context]
+        family = [
+            gram for gram in self.counts if len(gram) == len(context) + 1 and gram[:-1] == context
+        ]
         if not family:
             return lower
         total = sum(map(self.counts.get, family))
@@ -87,13 +101,25 @@ def test_scores_the_predictions_of_run_eval(tmp_path):
             targets["backward"].update(batch.backward_target[row, :n].tolist())
     assert Counter(word for row in rows for word in row[1:].tolist()) == targets["forward"]
     assert Counter(word for row in rows for word in row[:-1].tolist()) == targets["backward"]
-    assert len(KneserNey(rows, len(vocabulary), 3).probabilities(rows)) == dev.count(vocabulary).predictions
+    assert (
+        len(KneserNey(rows, len(vocabulary), 3).probabilities(rows))
+        == dev.count(vocabulary).predictions
+    )
 
 
 def test_the_command_prints_both_directions(tmp_path):
     """The sample's figures equal those in data/README.md, which another program computed."""
-    argv = [f"--train_data_path={runs.PROJECT}/data/train/*", f"--dev_data_path={runs.PROJECT}/data/dev"]
-    argv += [f"--vocab_file={runs.PROJECT}/data/vocabulary.txt", "--orders", "2", "3", "--discount=0.75"]
+    argv = [
+        f"--train_data_path={runs.PROJECT}/data/train/*",
+        f"--dev_data_path={runs.PROJECT}/data/dev",
+    ]
+    argv += [
+        f"--vocab_file={runs.PROJECT}/data/vocabulary.txt",
+        "--orders",
+        "2",
+        "3",
+        "--discount=0.75",
+    ]
     assert runs.start("benchmarks/kneser_ney.py", argv, tmp_path / "output").wait(timeout=60) == 0
     output = (tmp_path / "output").read_text(encoding="utf-8")
     assert {"35,660", "3,000", "38,660"} <= set(output.split())

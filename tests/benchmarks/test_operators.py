@@ -45,7 +45,9 @@ def test_a_step_launches_few_operators(with_kernels, most, monkeypatch):
     own.clear()
     found = gpu_steps.bench.count_operators(step)
     assert 0 < found["launches"] <= found["operators"] <= most
-    assert set(own.values()) == ({40} if with_kernels else set()), "2 layers x 20 steps of each kernel"
+    assert set(own.values()) == ({40} if with_kernels else set()), (
+        "2 layers x 20 steps of each kernel"
+    )
 
 
 @contextmanager
@@ -94,12 +96,16 @@ def test_a_gpu_has_every_kernel_of_a_step(name):
     support = runs.PROJECT / "tests" / "support"
     log |= {"PYTHONPATH": f"{runs.PROJECT}:{support}"}
     command = [sys.executable, support / "gpu_steps.py", name]
-    done = subprocess.run(command, env={**os.environ, **log}, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        command, env={**os.environ, **log}, capture_output=True, text=True, timeout=120
+    )
     text = done.stderr.partition("\nBEGIN\n")[2].partition("\nEND\n")[0]
     found = set(re.findall(r"API kernel key: \[\w+, [^,]+, (\w+)\]\n.*?\] (\w+) kernel: ", text))
     known = json.loads((support / "gpu_kernels.json").read_text(encoding="utf-8"))
     assert len(found) > 20 and {"embedding", "matmul", "concat"} <= {kernel for _, kernel in found}
-    missing = [(kernel, dtype) for dtype, kernel in found if dtype not in known.get(kernel, "").split()]
+    missing = [
+        (kernel, dtype) for dtype, kernel in found if dtype not in known.get(kernel, "").split()
+    ]
     assert [pair for pair in missing if pair[0] not in PADDLE_3] == []
     if name != "tagger":  # whose CRF is in float64
         assert {kernel for dtype, kernel in found if dtype == "float64"} <= FLOAT64

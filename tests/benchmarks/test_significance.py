@@ -9,7 +9,13 @@ from scipy import stats
 
 sys.path.append(str(runs.PROJECT / "benchmarks"))
 
-from significance import clustered_bootstrap, crossed_difference, mcnemar, mean_and_std, paired_bootstrap
+from significance import (
+    clustered_bootstrap,
+    crossed_difference,
+    mcnemar,
+    mean_and_std,
+    paired_bootstrap,
+)
 
 
 def test_one_training_gives_the_paired_t_test_over_the_items():
@@ -28,7 +34,9 @@ def test_mean_squares_of_a_table_worked_out_by_hand():
     assert found.p == pytest.approx(2 * stats.t.sf(3 / np.sqrt(20 / 6), freedom))
 
 
-@pytest.mark.parametrize(("gained", "lost", "p"), [(0, 0, 1.0), (1, 9, 2 * 11 / 1024), (0, 6, 2 / 64), (3, 4, 1.0)])
+@pytest.mark.parametrize(
+    ("gained", "lost", "p"), [(0, 0, 1.0), (1, 9, 2 * 11 / 1024), (0, 6, 2 / 64), (3, 4, 1.0)]
+)
 def test_mcnemar_is_the_exact_binomial_test(gained, lost, p):
     assert mcnemar(gained, lost) == pytest.approx(p) == mcnemar(lost, gained)
 
@@ -39,8 +47,12 @@ def test_the_bootstrap_agrees_with_resampling_the_items():
     found = paired_bootstrap(mine, other)
     picks = random.randint(800, size=(4000, 800))
     differences = mine[picks].mean(axis=1) - other[picks].mean(axis=1)
-    assert (found.low, found.high) == pytest.approx(np.percentile(differences, [2.5, 97.5]), abs=0.003)
-    assert found.p == pytest.approx(2 * min((differences <= 0).mean(), (differences >= 0).mean()), abs=0.02)
+    assert (found.low, found.high) == pytest.approx(
+        np.percentile(differences, [2.5, 97.5]), abs=0.003
+    )
+    assert found.p == pytest.approx(
+        2 * min((differences <= 0).mean(), (differences >= 0).mean()), abs=0.02
+    )
     assert paired_bootstrap(mine, mine).p == 1.0
 
 

@@ -39,7 +39,9 @@ def printed(capsys):
 
     def run(model, corpus, *argv) -> list[str]:
         capsys.readouterr()
-        run_polysemy.main([f"--init_from_ckpt={model}", f"--corpus={corpus}", "--device=cpu", *map(str, argv)])
+        run_polysemy.main(
+            [f"--init_from_ckpt={model}", f"--corpus={corpus}", "--device=cpu", *map(str, argv)]
+        )
         return capsys.readouterr().out.splitlines()
 
     return run

@@ -25,7 +25,11 @@ class Machine:
     """A network namespace with one interface."""
 
     def __init__(self, k: int):
-        self.address, self.name, self.interface = ADDRESSES[k], f"elmo{os.getpid()}-{k}", f"v{os.getpid()}-{k}"
+        self.address, self.name, self.interface = (
+            ADDRESSES[k],
+            f"elmo{os.getpid()}-{k}",
+            f"v{os.getpid()}-{k}",
+        )
         ip("netns", "add", self.name)
         ip("-n", self.name, "link", "set", "lo", "up")
 
@@ -40,7 +44,17 @@ class Machine:
         folder.mkdir()
         with (folder / "launcher").open("w", encoding="utf-8") as file:
             process = subprocess.Popen(
-                ["ip", "netns", "exec", self.name, sys.executable, *launcher, *options, "run_pretrain.py", *argv],
+                [
+                    "ip",
+                    "netns",
+                    "exec",
+                    self.name,
+                    sys.executable,
+                    *launcher,
+                    *options,
+                    "run_pretrain.py",
+                    *argv,
+                ],
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 cwd=runs.PROJECT,
@@ -90,7 +104,9 @@ def test_a_run_survives_the_loss_of_a_machine(machines, tmp_path):
     def epochs() -> list[float]:
         return [line["epoch"] for line in runs.log_lines(save_dir, "training")]
 
-    started = [machine.launch(tmp_path / f"first{k}", flags()) for k, machine in enumerate(machines)]
+    started = [
+        machine.launch(tmp_path / f"first{k}", flags()) for k, machine in enumerate(machines)
+    ]
     runs.wait_until((save_dir / "10").exists, started[0])
     other.kill()
     assert started[0].wait(timeout=60) == 2

@@ -27,8 +27,18 @@ def check(output: np.ndarray, sentences, expected) -> None:
         {},
         {"input": "word"},
         {"input": "char+word", "word_dim": 3, "activation": "tanh", "n_highway": 0},
-        {"max_characters": 20, "n_layers": 3, "use_skip_connections": False, "cell_clip": 0.0, "proj_clip": 0.0},
-        {"n_layers": 1, "forget_bias": 0.5, "projection_dim": 11},  # as wide as the filters: no projection
+        {
+            "max_characters": 20,
+            "n_layers": 3,
+            "use_skip_connections": False,
+            "cell_clip": 0.0,
+            "proj_clip": 0.0,
+        },
+        {
+            "n_layers": 1,
+            "forget_bias": 0.5,
+            "projection_dim": 11,
+        },  # as wide as the filters: no projection
     ],
 )
 def test_vectors_are_the_embedders_whatever_the_batch(export, tmp_path, runtime, changes):

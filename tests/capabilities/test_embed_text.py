@@ -53,7 +53,13 @@ def embed(model: str, text: Path, output: Path, *more: str, batch_size: int = 2)
 
 
 def flags(model: str, text: Path, output: Path, batch_size: int = 2) -> list[str]:
-    values = {"init_from_ckpt": model, "input": text, "output": output, "batch_size": batch_size, "device": "cpu"}
+    values = {
+        "init_from_ckpt": model,
+        "input": text,
+        "output": output,
+        "batch_size": batch_size,
+        "device": "cpu",
+    }
     return [f"--{name}={value}" for name, value in values.items()]
 
 
@@ -75,7 +81,10 @@ def whole(model, text, tmp_path_factory):
 def assert_close(path: Path, expected: dict[str, np.ndarray]) -> None:
     """Check that a file has the expected datasets and its parts are deleted."""
     found = contents(path)
-    assert found.keys() == expected.keys() and found["sentence_to_index"] == expected["sentence_to_index"]
+    assert (
+        found.keys() == expected.keys()
+        and found["sentence_to_index"] == expected["sentence_to_index"]
+    )
     for name in expected.keys() - {"sentence_to_index"}:
         np.testing.assert_allclose(found[name], expected[name], atol=1e-5, err_msg=name)
     assert not Path(f"{path}.parts").exists()
@@ -90,7 +99,10 @@ def assert_close(path: Path, expected: dict[str, np.ndarray]) -> None:
         ([], {}),
         (["--layers=average"], {"layers": "average"}),
         (["--layers=2,0", "--dtype=float16"], {"layers": "2,0", "dtype": "float16"}),
-        (["--pool=mean", "--layers=1", "--dtype=float16"], {"pool": "mean", "layers": 1, "dtype": "float16"}),
+        (
+            ["--pool=mean", "--layers=1", "--dtype=float16"],
+            {"pool": "mean", "layers": 1, "dtype": "float16"},
+        ),
     ],
 )
 def test_the_vectors_are_those_of_the_embedder(model, text, output, arguments, options):
@@ -115,14 +127,18 @@ def test_the_file_has_allennlps_layout(model, text, output):
             assert file[index[line]].shape == (3, len(line.split()), DIM)
             assert file[index[line]].dtype == np.float32
     assert len(set(lines)) < len(lines)
-    assert index == {line: str(number) for number, line in enumerate(lines) if line}  # the last of equals
+    assert index == {
+        line: str(number) for number, line in enumerate(lines) if line
+    }  # the last of equals
 
 
 def test_blank_lines_keep_their_place(model, tmp_path, output, messages):
     path = tmp_path / "text.txt"
     path.write_text("the bank\n\n  \t\na river\n\n", encoding="utf-8")
     found = contents(embed(model, path, output))
-    assert [found[str(k)].shape for k in range(5)] == [(3, n, DIM) for n in (2, 0, 0, 2, 0)] and len(found) == 6
+    assert [found[str(k)].shape for k in range(5)] == [
+        (3, n, DIM) for n in (2, 0, 0, 2, 0)
+    ] and len(found) == 6
     assert f"{path}: 3 blank" in messages()
     found = contents(embed(model, path, tmp_path / "pooled.hdf5", "--pool=mean", "--layers=top"))
     assert [found[str(k)].any() for k in range(5)] == [True, False, False, True, False]
@@ -148,12 +164,16 @@ def test_sentences_can_be_left_out_and_texts_compressed(model, text, whole, tmp_
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_text(model, tmp_path):
     """Compare the peak for 18,000 lines, whose vectors take 90 MB, with that for 3,000. HDF5 keeps up to 32 MB."""
-    lines = text_of(tmp_path, n=500, longest=60).read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = (
+        text_of(tmp_path, n=500, longest=60).read_text(encoding="utf-8").splitlines(keepends=True)
+    )
     peaks = []
     for times in (6, 36):
         text, output = tmp_path / f"{times}.txt", tmp_path / "output"
         text.write_text("".join(lines * times), encoding="utf-8")
-        process = runs.start("run_embed.py", flags(model, text, tmp_path / f"{times}.hdf5", batch_size=64), output)
+        process = runs.start(
+            "run_embed.py", flags(model, text, tmp_path / f"{times}.hdf5", batch_size=64), output
+        )
         peaks.append(runs.peak_memory(process, output))
     assert (tmp_path / "36.hdf5").stat().st_size > 90e6 and peaks[1] < peaks[0] + 50
 
@@ -183,7 +203,9 @@ class Stop(Exception):
     pass
 
 
-def embed_some(model: str, text: Path, output: Path, n: int, error: type = Stop, more: tuple[str, ...] = ()) -> None:
+def embed_some(
+    model: str, text: Path, output: Path, n: int, error: type = Stop, more: tuple[str, ...] = ()
+) -> None:
     """Run until n parts are written."""
     write, calls = embed_text._write_window, itertools.count()
 
@@ -205,7 +227,9 @@ def test_finished_windows_are_not_computed_again(model, text, whole, output, mes
     assert_close(output, whole)
 
 
-@pytest.mark.parametrize("interrupted", ["h5py.Group.copy", "elmo_tools.embedding.embed_text._remove_parts"])
+@pytest.mark.parametrize(
+    "interrupted", ["h5py.Group.copy", "elmo_tools.embedding.embed_text._remove_parts"]
+)
 def test_an_interruption_while_the_parts_are_joined(model, text, whole, output, interrupted):
     embed_some(model, text, output, 9)
     with mock.patch(interrupted, side_effect=Stop), pytest.raises(Stop):
@@ -265,12 +289,18 @@ def test_the_files_of_others_are_kept(model, tmp_path, output, finished):
         embed(model, text, output)
     parts.mkdir()
     killed = [parts / ".lock", parts / f".000003.hdf5.{'a' * 16}.tmp"]
-    others = [parts / "notes.txt", parts / "000001.hdf5.bak", output.with_name(f".{output.name}.mine.tmp")]
+    others = [
+        parts / "notes.txt",
+        parts / "000001.hdf5.bak",
+        output.with_name(f".{output.name}.mine.tmp"),
+    ]
     for path in [*killed, *others]:
         path.write_text("precious")
     embed(model, text, output)
     assert len(contents(output)) == 3 + 1
-    assert {*parts.iterdir()} == {*others[:2]} and all(path.read_text() == "precious" for path in others)
+    assert {*parts.iterdir()} == {*others[:2]} and all(
+        path.read_text() == "precious" for path in others
+    )
 
 
 @pytest.mark.parametrize("kind", ["file", "link to nothing", "link to a folder"])

@@ -23,11 +23,22 @@ def heads(tmp_path_factory):
     """A folder with trained classifiers: of tokens, of raw texts and pairs."""
     folder, generator = tmp_path_factory.mktemp("heads"), random.Random(3)
     model = tiny.save(tiny.random_bilm(scale=1.0), folder / "elmo")
-    rows = [generator.choice([("river bank", "a"), ("of the", "b"), ("苹果 很", "c")]) for _ in range(40)]
-    (folder / "texts.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in rows), encoding="utf-8")
+    rows = [
+        generator.choice([("river bank", "a"), ("of the", "b"), ("苹果 很", "c")])
+        for _ in range(40)
+    ]
+    (folder / "texts.tsv").write_text(
+        "".join(f"{text}\t{label}\n" for text, label in rows), encoding="utf-8"
+    )
     pairs = ["text_a\ttext_b\tlabel", *(f"{text}\tthe bank\t{label}" for text, label in rows)]
     (folder / "pairs.tsv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
-    quick = ["--device=cpu", "--epochs=1", "--hidden_dim=6", "--lang=none", f"--init_from_ckpt={model}"]
+    quick = [
+        "--device=cpu",
+        "--epochs=1",
+        "--hidden_dim=6",
+        "--lang=none",
+        f"--init_from_ckpt={model}",
+    ]
     for name, file, more in (
         ("texts", "texts", []),
         ("raw texts", "texts", ["--lang=en", "--max_seq_len=9"]),
@@ -63,16 +74,28 @@ def test_the_programs_answer_raw_lines_without_this_project(tmp_path, heads, run
     if kind in ("lac", "jieba"):
         lines = raw_lines(70, ["银行", "河流", "苹果", "很", "的", "Ａ１"], "")
     elif kind == "raw pairs":
-        lines = [f"{a}\t{b}" for a, b in zip(raw_lines(90, ["the", "river"])[20:], lines, strict=True)]
+        lines = [
+            f"{a}\t{b}" for a, b in zip(raw_lines(90, ["the", "river"])[20:], lines, strict=True)
+        ]
     model, expected = predicted(kind, lines, tmp_path, heads)
     export_model.main([str(model), f"--output={folder}", *["--onnx"] * (runtime == "run_onnx")])
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    options = {"cwd": folder, "env": environment, "capture_output": True, "encoding": "utf-8", "timeout": 300}
-    done = subprocess.run([sys.executable, f"{runtime}.py", "--json"], input="\n".join(lines), **options)
+    options = {
+        "cwd": folder,
+        "env": environment,
+        "capture_output": True,
+        "encoding": "utf-8",
+        "timeout": 300,
+    }
+    done = subprocess.run(
+        [sys.executable, f"{runtime}.py", "--json"], input="\n".join(lines), **options
+    )
     assert not done.returncode, done.stderr
     for line, values in zip(done.stdout.splitlines(), expected, strict=True):
         answer = json.loads(line)
-        assert answer.pop("probabilities", {}) == pytest.approx(values.pop("probabilities", {}), abs=1e-5)
+        assert answer.pop("probabilities", {}) == pytest.approx(
+            values.pop("probabilities", {}), abs=1e-5
+        )
         assert answer.pop("score", 0) == pytest.approx(values.pop("score", 0), abs=1e-5)
         for span in values.get("spans", []):
             del span["score"]
@@ -100,7 +123,10 @@ def test_the_readme_names_the_files_that_are_there(export, model, tmp_path):
     ("line", "named"),
     [
         ("from elmo_core.files import disk", "elmo_core.files"),  # a package
-        ("from elmo_tasks.reading.text import Passage\nfrom elmo_tasks.tagging.text import Line", "text.py"),
+        (
+            "from elmo_tasks.reading.text import Passage\nfrom elmo_tasks.tagging.text import Line",
+            "text.py",
+        ),
         ("import elmo_core.messages", "elmo_core.messages"),
     ],
 )

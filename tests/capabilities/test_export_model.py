@@ -28,7 +28,9 @@ def test_a_users_model_takes_precedence_over_a_name(tmp_path, monkeypatch):
 def test_flags_of_elmo_are_not_a_taggers(tmp_path):
     random_tagger(tmp_path, elmo=False)
     with pytest.raises(UserError, match="--layers"):
-        export_model.main([str(tmp_path / "tagger"), f"--output={tmp_path / 'exported'}", "--layers=0"])
+        export_model.main(
+            [str(tmp_path / "tagger"), f"--output={tmp_path / 'exported'}", "--layers=0"]
+        )
 
 
 def test_without_the_package_onnx(model, tmp_path, monkeypatch):

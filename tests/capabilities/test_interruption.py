@@ -44,7 +44,11 @@ def test_ranks_whose_launcher_ends_stop_and_save(corpus, tmp_path, number):
     launcher = runs.start("run_pretrain.py", argv, tmp_path / "output", launch=2, log_dir=log)
     runs.wait_until((log / "workerlog.0").exists, launcher, tmp_path / "output")
     runs.wait_for_step(3, launcher, log / "workerlog.0")
-    ranks = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text(encoding="ascii").split()
+    ranks = (
+        Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children")
+        .read_text(encoding="ascii")
+        .split()
+    )
     assert len(ranks) == 2
     try:
         launcher.send_signal(number)
@@ -60,7 +64,10 @@ def test_ranks_whose_launcher_ends_stop_and_save(corpus, tmp_path, number):
 
 def is_running(pid: str) -> bool:
     try:
-        return Path("/proc", pid, "stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0] != "Z"
+        return (
+            Path("/proc", pid, "stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0]
+            != "Z"
+        )
     except FileNotFoundError:
         return False
 
@@ -79,7 +86,9 @@ def test_a_second_ctrl_c_stops_at_once(corpus, tmp_path, monkeypatch):
 
 # after 12 steps it is the last evaluation
 @pytest.mark.parametrize(("max_steps", "number"), [(14, signal.SIGTERM), (12, signal.SIGHUP)])
-def test_an_evaluation_does_not_delay_a_stop_and_is_repeated(corpus, tmp_path, monkeypatch, max_steps, number):
+def test_an_evaluation_does_not_delay_a_stop_and_is_repeated(
+    corpus, tmp_path, monkeypatch, max_steps, number
+):
     monkeypatch.setattr(
         signal, "getsignal", lambda number: signal.SIG_DFL
     )  # nohup ignores SIGHUP, and so would the run
@@ -95,8 +104,12 @@ def test_an_evaluation_does_not_delay_a_stop_and_is_repeated(corpus, tmp_path, m
     monkeypatch.setattr(run, "evaluate", interrupted)
     with pytest.raises(SystemExit):
         run_pretrain.main(argv)
-    assert checkpoint.steps(tmp_path / "run") == [12] and not runs.log_lines(tmp_path / "run", "evaluation")
+    assert checkpoint.steps(tmp_path / "run") == [12] and not runs.log_lines(
+        tmp_path / "run", "evaluation"
+    )
     monkeypatch.setattr(run, "evaluate", evaluate)
     runs.pretrain([*argv, "--resume"])
     assert runs.log_lines(tmp_path / "run", "evaluation") == runs.log_lines(whole, "evaluation")
-    np.testing.assert_equal(progress(tmp_path / "run" / "12"), progress(whole / "12"))  # it knows of its evaluation
+    np.testing.assert_equal(
+        progress(tmp_path / "run" / "12"), progress(whole / "12")
+    )  # it knows of its evaluation

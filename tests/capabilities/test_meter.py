@@ -16,8 +16,12 @@ from elmo_tools.pretraining.meter import Meter
 pytestmark = pytest.mark.usefixtures("no_fsync")
 
 
-@pytest.mark.parametrize("due", [{"save_freq": 12}, {"eval_freq": 12}, {"log_freq": 12}, {"max_steps": 12}, None])
-def test_a_loss_that_is_not_finite_stops_the_run_and_is_not_saved(corpus, tmp_path, monkeypatch, due):
+@pytest.mark.parametrize(
+    "due", [{"save_freq": 12}, {"eval_freq": 12}, {"log_freq": 12}, {"max_steps": 12}, None]
+)
+def test_a_loss_that_is_not_finite_stops_the_run_and_is_not_saved(
+    corpus, tmp_path, monkeypatch, due
+):
     """At once on a CPU; on a GPU, which would wait for each loss, when something is due."""
     start = Meter.__init__
 
@@ -50,11 +54,15 @@ def test_the_progress_line_and_its_record(finished, corpus, tmp_path, messages):
         rf"{number} tokens/s  0 s left  {number} MB",
         messages(),
     )
-    assert messages().count(" took ") == 1 and messages().index("step 1 took") < messages().index("step 5/10")
+    assert messages().count(" took ") == 1 and messages().index("step 1 took") < messages().index(
+        "step 5/10"
+    )
     lines = [json.loads(line) for line in (finished / "log.jsonl").read_text().splitlines()]
     training = [line for line in lines if line["event"] == "training"]
     tokens = sum(
-        len(line.split()) + 1 for path in (corpus / "train").glob("*.txt") for line in path.read_text().splitlines()
+        len(line.split()) + 1
+        for path in (corpus / "train").glob("*.txt")
+        for line in path.read_text().splitlines()
     )
     assert [line["step"] for line in training] == [5, 10, 15, 20, 25, 30]
     for line in training:

@@ -16,7 +16,9 @@ pytestmark = pytest.mark.usefixtures("no_fsync")
 
 
 def test_finetuning_with_the_same_vocabulary_starts_from_the_weights(corpus, finished, tmp_path):
-    runs.pretrain(runs.flags(corpus, tmp_path, finetune_from=finished, max_steps=1, lr=1e-12, vocab_file=None))
+    runs.pretrain(
+        runs.flags(corpus, tmp_path, finetune_from=finished, max_steps=1, lr=1e-12, vocab_file=None)
+    )
     before = load(finished / "final")
     assert checkpoint.steps(tmp_path) == [1]
     assert (tmp_path / "1" / "vocab.txt").read_bytes() == (corpus / "vocab.txt").read_bytes()
@@ -25,12 +27,19 @@ def test_finetuning_with_the_same_vocabulary_starts_from_the_weights(corpus, fin
 
 
 @pytest.mark.parametrize("input", ["char", "word"])
-def test_finetuning_with_another_vocabulary_keeps_the_rows_of_known_words(corpus, tmp_path, messages, input):
+def test_finetuning_with_another_vocabulary_keeps_the_rows_of_known_words(
+    corpus, tmp_path, messages, input
+):
     known = Vocabulary.from_file(corpus / "vocab.txt")
     new = Vocabulary([*SPECIAL_TOKENS, "new", *reversed(known.tokens[5:]), "words"])
     new.save(tmp_path / "new.txt")
     runs.pretrain(runs.flags(corpus, tmp_path / "1", max_steps=2, input=input))
-    changes = {"finetune_from": tmp_path / "1", "vocab_file": tmp_path / "new.txt", "max_steps": 1, "lr": 1e-12}
+    changes = {
+        "finetune_from": tmp_path / "1",
+        "vocab_file": tmp_path / "new.txt",
+        "max_steps": 1,
+        "lr": 1e-12,
+    }
     runs.pretrain(runs.flags(corpus, tmp_path / "2", **changes))
     assert f"{len(new) - 2} of {len(new)} words known" in messages()
     before, after = (load(tmp_path / name / "final") for name in "12")
@@ -40,7 +49,9 @@ def test_finetuning_with_another_vocabulary_keeps_the_rows_of_known_words(corpus
     )
     for name, array in after.items():
         for k, token in enumerate(new.tokens if name in tables else ()):
-            kept = token in known and np.allclose(array[k], before[name][known.index[token]], atol=1e-9)
+            kept = token in known and np.allclose(
+                array[k], before[name][known.index[token]], atol=1e-9
+            )
             assert kept == (token in known), f"{name} of {token}"
         if name not in tables:
             np.testing.assert_allclose(array, before[name], atol=1e-9, err_msg=name)
@@ -52,22 +63,31 @@ def test_finetuning_adds_a_missing_softmax(corpus, finished, tmp_path, messages)
     weights, config = load(folder), ELMoConfig.from_dict(checkpoint.load_config(folder)["model"])
     bare = {name: array for name, array in weights.items() if not name.startswith("softmax.")}
     checkpoint.save_model(tmp_path / "bare", replace(config, vocab_size=0), bare)
-    flags = runs.flags(corpus, tmp_path / "2", finetune_from=tmp_path / "bare", max_steps=1, lr=1e-12)
+    flags = runs.flags(
+        corpus, tmp_path / "2", finetune_from=tmp_path / "bare", max_steps=1, lr=1e-12
+    )
     runs.pretrain(flags)
     after = load(tmp_path / "2" / "final")
-    assert after["softmax.weight"].shape == weights["softmax.weight"].shape and "softmax" in messages()
+    assert (
+        after["softmax.weight"].shape == weights["softmax.weight"].shape and "softmax" in messages()
+    )
     for name, array in bare.items():
         np.testing.assert_allclose(after[name], array, atol=1e-9, err_msg=name)
 
 
 def write_vectors(path: Path, words: list[str], dimensions: int) -> np.ndarray:
     vectors = np.random.default_rng(0).standard_normal((len(words), dimensions)).round(3)
-    lines = [f"{word} {' '.join(map(str, vector))}" for word, vector in zip(words, vectors.tolist(), strict=True)]
+    lines = [
+        f"{word} {' '.join(map(str, vector))}"
+        for word, vector in zip(words, vectors.tolist(), strict=True)
+    ]
     path.write_text("\n".join([f"{len(words)} {dimensions}", *lines]) + "\n", encoding="utf-8")
     return vectors
 
 
-@pytest.mark.parametrize("changes", [{"input": "word"}, {"input": "char+word", "word_dim": 6, "projection_dim": 7}])
+@pytest.mark.parametrize(
+    "changes", [{"input": "word"}, {"input": "char+word", "word_dim": 6, "projection_dim": 7}]
+)
 def test_word_vectors_fill_the_word_table(corpus, tmp_path, messages, changes):
     """Other words keep their random start. A resumed run does not read the vectors again."""
     words = [*runs.WORDS[:20:2], "elsewhere"]

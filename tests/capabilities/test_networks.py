@@ -25,7 +25,13 @@ from elmo_tasks.parsing.settings import ParserSettings
         {"elmo": False, "vectors": True, "n_layers": 1},
         {"char_cnn": True, "elmo_at": "both", "layers": "mix:0,2", "n_layers": 1},
         {"elmo_at": "both", "layers": "concat"},
-        {"bilm": {"input": "word"}, "elmo_at": "output", "layers": "top", "vectors": True, "char_cnn": True},
+        {
+            "bilm": {"input": "word"},
+            "elmo_at": "output",
+            "layers": "top",
+            "vectors": True,
+            "char_cnn": True,
+        },
         {"elmo_trainable": True, "bilm": {"max_characters": 20}, "char_cnn": True},
     ],
 )
@@ -33,19 +39,27 @@ def test_a_tagger_gives_the_same_labels(export, tmp_path, runtime, settings):
     tagger, generator = random_tagger(tmp_path, **settings), random.Random(7)
     words = [*tiny.WORDS[3:], "The", "BANK", "Bank", "x" * 60]
     sentences = [generator.choices(words, k=k) for k in (5, 0, 1, 9, 2, 3, 7, 12)]
-    expected = [[tagger.label_ids[label] for label in labels] for labels in tagger.predict(sentences)]
+    expected = [
+        [tagger.label_ids[label] for label in labels] for labels in tagger.predict(sentences)
+    ]
     exported = export(tmp_path / "tagger", runtime)
-    assert exported.label_ids(sentences) == expected and len({k for row in expected for k in row}) > 1
+    assert (
+        exported.label_ids(sentences) == expected and len({k for row in expected for k in row}) > 1
+    )
     assert [exported.label_ids([sentence])[0] for sentence in sentences] == expected
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize("settings", [{}, {"bilm": {"input": "word"}, "elmo_at": "both", "vectors": True}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"bilm": {"input": "word"}, "elmo_at": "both", "vectors": True}]
+)
 def test_a_tagger_of_jiebas_words(export, tmp_path, runtime, settings):
     tagger = random_tagger(tmp_path, unit="jieba", lang="characters", char_cnn=True, **settings)
     sentences = [list("很高兴在北京银行"), list("苹果很大"), [], ["the", "很", "bank"], list("很")]
     exported = export(tmp_path / "tagger", runtime)
-    expected = [[tagger.label_ids[label] for label in labels] for labels in tagger.predict(sentences)]
+    expected = [
+        [tagger.label_ids[label] for label in labels] for labels in tagger.predict(sentences)
+    ]
     assert exported.label_ids(sentences) == expected
     assert [exported.label_ids([sentence])[0] for sentence in sentences] == expected
 
@@ -53,9 +67,19 @@ def test_a_tagger_of_jiebas_words(export, tmp_path, runtime, settings):
 def random_classifier(folder: Path, pairs: bool = False, **settings) -> Classifier:
     """A classifier with random weights, and classes a to c."""
     elmo = tiny.save(tiny.random_bilm(), folder / "elmo")
-    settings = {"lang": "none", "hidden_dim": 6, "head_dim": 5, "elmo": elmo, "max_seq_len": 20} | settings
+    settings = {
+        "lang": "none",
+        "hidden_dim": 6,
+        "head_dim": 5,
+        "elmo": elmo,
+        "max_seq_len": 20,
+    } | settings
     settings = ClassifierSettings(**settings)
-    parts = {"labels": ["a", "b", 3], "pairs": pairs, "words": ["the"] if settings.word_dim else None}
+    parts = {
+        "labels": ["a", "b", 3],
+        "pairs": pairs,
+        "words": ["the"] if settings.word_dim else None,
+    }
     classifier = Classifier.create(settings, parts, "cpu")
     random_weights(classifier.network, "inputs.elmo.bilm")
     for part in classifier.network.inputs.statistics:
@@ -78,17 +102,23 @@ def random_classifier(folder: Path, pairs: bool = False, **settings) -> Classifi
 def test_a_classifier_gives_the_same_probabilities(export, tmp_path, runtime, settings):
     classifier, generator = random_classifier(tmp_path, **settings), random.Random(7)
     exported, pairs = export(tmp_path / "classifier", runtime), classifier.parts["pairs"]
-    sentences = [generator.choices([*tiny.WORDS[3:], "x" * 60], k=k) for k in (5, 0, 1, 9, 2, 3, 0, 12, 4, 1)]
+    sentences = [
+        generator.choices([*tiny.WORDS[3:], "x" * 60], k=k) for k in (5, 0, 1, 9, 2, 3, 0, 12, 4, 1)
+    ]
     texts = [" ".join(sentence) for sentence in sentences]
     rows = [[k, k + 5] if pairs else [k] for k in range(5 if pairs else 10)]
-    found = classifier.predict_proba([tuple(texts[k] for k in row) for row in rows] if pairs else texts)
+    found = classifier.predict_proba(
+        [tuple(texts[k] for k in row) for row in rows] if pairs else texts
+    )
     assert np.ptp(found, axis=0).max() > 0.02
     lines = ["\t".join(texts[k] for k in row) for row in rows]
     labels = [values["label"] for values, _ in exported.predict(exported.run, lines)]
     assert labels == [classifier.classes[k] for k in found.argmax(axis=1)]  # a number stays one
     np.testing.assert_allclose(exported(sentences), found, atol=1e-5)
     for row, probabilities in zip(rows, found, strict=True):  # without the others' padding
-        np.testing.assert_allclose(exported([sentences[k] for k in row]), [probabilities], atol=1e-5)
+        np.testing.assert_allclose(
+            exported([sentences[k] for k in row]), [probabilities], atol=1e-5
+        )
 
 
 def test_a_classifier_that_draws_vectors_is_not_exported(tmp_path):
@@ -102,8 +132,14 @@ def test_a_classifier_that_draws_vectors_is_not_exported(tmp_path):
 def random_parser(folder: Path, **settings) -> Parser:
     """A parser with random weights, small enough that no two scores are equal."""
     sizes = {"hidden_dim": 5, "arc_dim": 6, "label_dim": 4, "word_dim": 3, "lang": "en"}
-    settings = ParserSettings(**{**sizes, "elmo": tiny.save(tiny.random_bilm(), folder / "elmo"), **settings})
-    parts = {"labels": ["root", "nsubj", "obj", "det"], "tags": ["N", "V", "X"], "words": ["the", "river", "很"]}
+    settings = ParserSettings(
+        **{**sizes, "elmo": tiny.save(tiny.random_bilm(), folder / "elmo"), **settings}
+    )
+    parts = {
+        "labels": ["root", "nsubj", "obj", "det"],
+        "tags": ["N", "V", "X"],
+        "words": ["the", "river", "很"],
+    }
     parser = Parser.create(settings, parts, "cpu")
     random_weights(parser.network, "inputs.elmo.bilm")
     for weight in parser.network.recurrent.parameters():
@@ -115,22 +151,35 @@ def random_parser(folder: Path, **settings) -> Parser:
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize(
     "settings",
-    [{"with_tags": True}, {"elmo": None, "char_cnn": True, "n_layers": 1}, {"layers": "mix", "lang": "none"}],
+    [
+        {"with_tags": True},
+        {"elmo": None, "char_cnn": True, "n_layers": 1},
+        {"layers": "mix", "lang": "none"},
+    ],
 )
 def test_a_parser_gives_the_same_trees(export, tmp_path, runtime, settings):
     parser = random_parser(tmp_path, **settings)
     lines = [
-        line for line in raw_lines(12, [f"{word}{k}" for k in range(99) for word in ("the", "很", "bank")]) if line
+        line
+        for line in raw_lines(
+            12, [f"{word}{k}" for k in range(99) for word in ("the", "很", "bank")]
+        )
+        if line
     ]
     trees = parser.predict(lines)
     exported = export(tmp_path / "parser", runtime)
     answers = list(exported.predict(exported.run, lines))
     assert [text + "\n" for _, text in answers] == [tree.to_conllu() for tree in trees]
     assert (
-        len({head for tree in trees for head in tree.heads}) > 5 and len({x for tree in trees for x in tree.labels}) > 1
+        len({head for tree in trees for head in tree.heads}) > 5
+        and len({x for tree in trees for x in tree.labels}) > 1
     )
     for (values, text), line, tree in zip(answers, lines, trees, strict=True):
-        assert values == {name: getattr(tree, name) for name in ("tokens", "heads", "labels", "tags")}
+        assert values == {
+            name: getattr(tree, name) for name in ("tokens", "heads", "labels", "tags")
+        }
         assert next(exported.predict(exported.run, [line]))[1] == text
-    if parser.settings.lang == "en":  # a line without words has no tree, and costs the others nothing
+    if (
+        parser.settings.lang == "en"
+    ):  # a line without words has no tree, and costs the others nothing
         assert [*exported.predict(exported.run, ["\u200b", lines[0]])] == [({}, ""), answers[0]]

@@ -25,9 +25,17 @@ def test_a_sample_is_random_seeded_and_reported(model, printed, tmp_path):
 
 
 def test_words_left_out_are_logged(word_model, corpus, printed, tmp_path, caplog):
-    labels = [*LABELS, ("8", "3", "苹果", "fruit"), ("1", "4", "town", "place"), ("9", "0", "only", "x")]
+    labels = [
+        *LABELS,
+        ("8", "3", "苹果", "fruit"),
+        ("1", "4", "town", "place"),
+        ("9", "0", "only", "x"),
+    ]
     senses = write_senses(tmp_path / "senses.tsv", labels)
-    assert list(table(printed(word_model, corpus, f"--senses={senses}"))) == ["bank", "words of senses.tsv: 1"]
+    assert list(table(printed(word_model, corpus, f"--senses={senses}"))) == [
+        "bank",
+        "words of senses.tsv: 1",
+    ]
     assert "'苹果' is left out" in caplog.text and "'town' is left out" in caplog.text
 
 
@@ -80,4 +88,8 @@ def test_senses_of_another_corpus_are_explained(model, corpus, printed, tmp_path
     (tmp_path / "again").mkdir()
     shutil.copy(corpus, tmp_path / "again")
     with pytest.raises(UserError, match="2 files named text"):
-        printed(model, f"{tmp_path}/**/text.txt", f"--senses={write_senses(tmp_path / 'senses.tsv', LABELS)}")
+        printed(
+            model,
+            f"{tmp_path}/**/text.txt",
+            f"--senses={write_senses(tmp_path / 'senses.tsv', LABELS)}",
+        )

@@ -25,7 +25,14 @@ LINES = [
     "他 说 ： “ 我 要 买 苹果 手机 。 ”",
     "树 上 有 三 个 苹果",
 ]
-SENSES = [(0, 4, "river"), (1, 1, "money"), (2, 1, "money"), (3, 6, "river"), (4, 1, "money"), (5, 5, "money")]
+SENSES = [
+    (0, 4, "river"),
+    (1, 1, "money"),
+    (2, 1, "money"),
+    (3, 6, "river"),
+    (4, 1, "money"),
+    (5, 5, "money"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +46,17 @@ def page(model, tmp_path_factory):
 
 def data_of(page) -> dict:
     text = page.read_text(encoding="utf-8")
-    return json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', text, re.S)[1])
+    return json.loads(
+        re.search(r'<script id="data" type="application/json">(.*?)</script>', text, re.S)[1]
+    )
 
 
 def random_word(text: str, n: int, senses: int = 0) -> occurrences.Word:
     random = np.random.default_rng(n)
     found = [
-        occurrences.Occurrence((f"w{k // 2}", "has", text, "too"), 2, f"sense {k % senses}" if senses else "")
+        occurrences.Occurrence(
+            (f"w{k // 2}", "has", text, "too"), 2, f"sense {k % senses}" if senses else ""
+        )
         for k in range(n)
     ]
     vectors = random.standard_normal((3, n, 6)).astype(np.float32)
@@ -61,16 +72,24 @@ def test_every_occurrence_is_there_with_its_nearest_others(tmp_path):
     write_page(tmp_path / "page.html", [word], [["a", "bank"]], {"bank": [("money", 0.5)]})
     (found,) = data_of(tmp_path / "page.html")["words"]
     sentences = data_of(tmp_path / "page.html")["sentences"]
-    assert [sentences[k].split(" ") for k in found["sentence"]] == [list(one.tokens) for one in word.occurrences]
+    assert [sentences[k].split(" ") for k in found["sentence"]] == [
+        list(one.tokens) for one in word.occurrences
+    ]
     assert set(found["position"]) == {2} and found["nearest"] == [["money", 0.5]]
     assert [found["senses"][k] for k in found["sense"]] == word.senses.tolist()
-    np.testing.assert_allclose(found["shares"], nearest.same_sense_shares(word).mean(axis=1), atol=1e-4)
+    np.testing.assert_allclose(
+        found["shares"], nearest.same_sense_shares(word).mean(axis=1), atol=1e-4
+    )
     for layer, drawn in zip([1, 2], found["layers"], strict=True):
         points = np.array(drawn["points"]).reshape(700, 2)
         assert points.min(axis=0).tolist() == [0, 0] and points.max(axis=0).tolist() == [SIDE, SIDE]
         for k in (0, 1, 511, 512, 699):
             cosines = word.vectors[layer] @ word.vectors[layer][k]
-            order = [other for other in np.argsort(-cosines) if word.sentences[other] != word.sentences[k]]
+            order = [
+                other
+                for other in np.argsort(-cosines)
+                if word.sentences[other] != word.sentences[k]
+            ]
             assert drawn["neighbours"][k] == order[:NEIGHBOURS]
             np.testing.assert_allclose(drawn["cosines"][k], cosines[order[:NEIGHBOURS]], atol=1e-3)
 
@@ -97,7 +116,9 @@ def test_layers_are_turned_towards_each_other(tmp_path):
         turn, _ = np.linalg.qr(random.standard_normal((6, 6)))
         word.vectors[2] = word.vectors[1] @ turn
         write_page(tmp_path / "page.html", [word], [["a", "bank"]], {"bank": ()})
-        one, other = (layer["points"] for layer in data_of(tmp_path / "page.html")["words"][0]["layers"])
+        one, other = (
+            layer["points"] for layer in data_of(tmp_path / "page.html")["words"][0]["layers"]
+        )
         np.testing.assert_allclose(one, other, atol=1)
 
 
@@ -106,9 +127,15 @@ def test_all_words_of_a_file_of_senses_are_prepared_unless_some_are_asked_for(mo
     rows = [("text.txt", *place, "bank", sense) for *place, sense in SENSES] + [
         ("text.txt", line, token, "苹果", "fruit") for line, token in ((6, 3), (8, 5))
     ]
-    text = "\n".join("\t".join(map(str, row)) for row in [("file", "line", "token", "word", "sense"), *rows])
+    text = "\n".join(
+        "\t".join(map(str, row)) for row in [("file", "line", "token", "word", "sense"), *rows]
+    )
     (tmp_path / "senses.tsv").write_text(text + "\n", encoding="utf-8")
-    argv = [f"--init_from_ckpt={model}", f"--corpus={tmp_path / 'text.txt'}", f"--senses={tmp_path / 'senses.tsv'}"]
+    argv = [
+        f"--init_from_ckpt={model}",
+        f"--corpus={tmp_path / 'text.txt'}",
+        f"--senses={tmp_path / 'senses.tsv'}",
+    ]
     for flags, expected in (([], ["bank", "苹果"]), (["--word=苹果"], ["苹果"])):
         run_polysemy.main([*argv, *flags, f"--page={tmp_path / 'words.html'}", "--device=cpu"])
         assert [word["text"] for word in data_of(tmp_path / "words.html")["words"]] == expected
@@ -128,8 +155,15 @@ def test_without_senses_clusters_are_proposed(tmp_path):
     word = grouped_word("bank", 40)
     truth = word.senses
     tokens = {"sense 0": "river", "sense 1": "money"}
-    word.occurrences = [occurrences.Occurrence((tokens[sense], "bank", f"w{k}"), 1) for k, sense in enumerate(truth)]
-    write_page(tmp_path / "page.html", [word, random_word("few", 5)], [["a", "bank"]], {"bank": (), "few": ()})
+    word.occurrences = [
+        occurrences.Occurrence((tokens[sense], "bank", f"w{k}"), 1) for k, sense in enumerate(truth)
+    ]
+    write_page(
+        tmp_path / "page.html",
+        [word, random_word("few", 5)],
+        [["a", "bank"]],
+        {"bank": (), "few": ()},
+    )
     proposed, few = data_of(tmp_path / "page.html")["words"]
     names = np.array(proposed["senses"])[proposed["sense"]]
     for sense in tokens:
@@ -179,7 +213,9 @@ def show(window, page, language: str = "en") -> None:
 
 def place(window, k: int) -> tuple[float, float]:
     """An occurrence's position in the window."""
-    return window.run(f"(([x, y], box) => [x + box.x, y + box.y])(positionOf({k}), canvas.getBoundingClientRect())")
+    return window.run(
+        f"(([x, y], box) => [x + box.x, y + box.y])(positionOf({k}), canvas.getBoundingClientRect())"
+    )
 
 
 def shown(window, selector: str) -> str:
@@ -192,7 +228,10 @@ def test_pointing_shows_the_sentence(window, page):
     for k in range(7):
         window.point(*place(window, k))
         window.wait("tip.classList.contains('shown')")
-        assert shown(window, "#tip") == sentences[bank["sentence"][k]] and shown(window, "#tip mark") == "bank"
+        assert (
+            shown(window, "#tip") == sentences[bank["sentence"][k]]
+            and shown(window, "#tip mark") == "bank"
+        )
     window.point(600, 40)
     window.wait("!tip.classList.contains('shown')")
 
@@ -212,7 +251,9 @@ def test_clicking_shows_the_nearest_by_layer(window, page):
             assert float(number) == pytest.approx(cosine, abs=0.006)
             assert " ".join(text.split()).strip(" …") in sentences[bank["sentence"][k]]
     window.click("#panel ol button")  # the nearest: it is looked at in turn
-    assert sentences[bank["sentence"][bank["layers"][0]["neighbours"][1][0]]] in shown(window, "#chosen")
+    assert sentences[bank["sentence"][bank["layers"][0]["neighbours"][1][0]]] in shown(
+        window, "#chosen"
+    )
     window.click("#close")
     assert window.run("selected") == -1 and "6 occurrences" not in shown(window, "#panel")
     assert "7 occurrences" in shown(window, "#panel")
@@ -238,7 +279,9 @@ def test_layers_words_and_languages_are_switched(window, page):
     assert shown(window, "h1") == "Words in context" and "Layer 1" in shown(window, "#layers")
     window.click("#language")
     assert shown(window, "h1") == "语境中的词" and "第 1 层" in shown(window, "#layers")
-    assert shown(window, "#chosen").startswith("很红的苹果很甜") and window.run("document.title").startswith("苹果")
+    assert shown(window, "#chosen").startswith("很红的苹果很甜") and window.run(
+        "document.title"
+    ).startswith("苹果")
     missing = "Object.keys(TEXTS.en).filter((key) => typeof TEXTS.en[key] !== typeof TEXTS.zh[key])"
     assert window.run(missing) == []
 
@@ -267,10 +310,29 @@ def test_the_wheel_zooms_and_dragging_moves(window, page):
     window.call("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=-600)
     window.wait("view.zoom > 2")
     assert place(window, 2) == pytest.approx([x, y], abs=1)
-    window.call("Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, button="left", buttons=1, clickCount=1)
-    window.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + 3, y=y + 4, button="left", buttons=1)
-    window.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + 30, y=y + 40, button="left", buttons=1)
-    window.call("Input.dispatchMouseEvent", type="mouseReleased", x=x + 30, y=y + 40, button="left", clickCount=1)
+    window.call(
+        "Input.dispatchMouseEvent",
+        type="mousePressed",
+        x=x,
+        y=y,
+        button="left",
+        buttons=1,
+        clickCount=1,
+    )
+    window.call(
+        "Input.dispatchMouseEvent", type="mouseMoved", x=x + 3, y=y + 4, button="left", buttons=1
+    )
+    window.call(
+        "Input.dispatchMouseEvent", type="mouseMoved", x=x + 30, y=y + 40, button="left", buttons=1
+    )
+    window.call(
+        "Input.dispatchMouseEvent",
+        type="mouseReleased",
+        x=x + 30,
+        y=y + 40,
+        button="left",
+        clickCount=1,
+    )
     assert window.run("selected") == -1 and place(window, 2) != pytest.approx([x, y], abs=1)
     window.click("#reset")
     assert place(window, 2) == pytest.approx([x, y], abs=0.01)
@@ -285,7 +347,9 @@ def test_on_a_telephone_a_tap_selects_and_nothing_is_wider_than_the_screen(windo
     assert window.run("document.documentElement.scrollWidth") <= 360
     window.run("document.querySelector('#panel ol:last-child li:last-child button').click()")
     chosen = "document.querySelector('#chosen').getBoundingClientRect().top"
-    assert window.run(f"{chosen} >= canvas.getBoundingClientRect().bottom && {chosen} < innerHeight")
+    assert window.run(
+        f"{chosen} >= canvas.getBoundingClientRect().bottom && {chosen} < innerHeight"
+    )
 
 
 def test_five_thousand_occurrences(window, tmp_path):
@@ -300,7 +364,9 @@ def test_five_thousand_occurrences(window, tmp_path):
 
 
 def test_a_sense_is_chosen_in_the_legend(window, tmp_path):
-    write_page(tmp_path / "page.html", [random_word("plant", 9, senses=3)], [["a", "plant"]], {"plant": ()})
+    write_page(
+        tmp_path / "page.html", [random_word("plant", 9, senses=3)], [["a", "plant"]], {"plant": ()}
+    )
     show(window, tmp_path / "page.html")
     window.click("#legend button:nth-child(2)")
     assert window.run("matches.filter(Boolean).length") == 3
@@ -310,11 +376,17 @@ def test_a_sense_is_chosen_in_the_legend(window, tmp_path):
 
 
 def test_the_page_opens_on_the_largest_improvement_over_layer_0(window, tmp_path):
-    words = [random_word("aaa", 20, senses=2), grouped_word("bank", 20), random_word("zzz", 20, senses=2)]
+    words = [
+        random_word("aaa", 20, senses=2),
+        grouped_word("bank", 20),
+        random_word("zzz", 20, senses=2),
+    ]
     write_page(tmp_path / "page.html", words, [["a", "bank"]], {word.text: () for word in words})
     show(window, tmp_path / "page.html")
     assert window.run("[word.text, data.layers[layer]]") == ["bank", 2]
-    assert "LSTM 2 of 2" in shown(window, "#explanation") and "no context" in shown(window, "#panel")
+    assert "LSTM 2 of 2" in shown(window, "#explanation") and "no context" in shown(
+        window, "#panel"
+    )
 
 
 def test_the_picture_is_saved_as_svg(window, page, tmp_path):
@@ -325,8 +397,13 @@ def test_the_picture_is_saved_as_svg(window, page, tmp_path):
     runs.wait_until((tmp_path / "bank-2.svg").exists, window.process)
     picture = ElementTree.parse(tmp_path / "bank-2.svg").getroot()
     text = " ".join(picture.itertext())
-    assert "bank · Layer 2 · PCA" in text and all(line in text for line in (LINES[0], LINES[1], LINES[5]))
-    count = {tag: len(picture.findall(f"{{http://www.w3.org/2000/svg}}{tag}")) for tag in ("line", "circle")}
+    assert "bank · Layer 2 · PCA" in text and all(
+        line in text for line in (LINES[0], LINES[1], LINES[5])
+    )
+    count = {
+        tag: len(picture.findall(f"{{http://www.w3.org/2000/svg}}{tag}"))
+        for tag in ("line", "circle")
+    }
     assert count == {"line": 6, "circle": 7 + 1 + window.run("word.senses.length")}
 
 
@@ -336,7 +413,9 @@ def test_the_theme_follows_the_system(window, page):
     light = window.run(background)
     window.prefer("dark")
     window.wait("document.documentElement.classList.contains('dark')")
-    assert window.run(background) != light and window.run("theme.senses") == window.run("data.colours.dark")
+    assert window.run(background) != light and window.run("theme.senses") == window.run(
+        "data.colours.dark"
+    )
     window.prefer("light")
     window.wait("!document.documentElement.classList.contains('dark')")
     assert window.run(background) == light
@@ -347,7 +426,9 @@ def test_the_placeholder_fits_a_phone(window, page, language):
     window.resize(320, 740, touch=True)
     show(window, page, language=language)
     window.run("context.font = getComputedStyle(find('input')).font")
-    assert window.run("context.measureText(find('input').placeholder).width < find('input').clientWidth")
+    assert window.run(
+        "context.measureText(find('input').placeholder).width < find('input').clientWidth"
+    )
     assert window.run("document.documentElement.scrollWidth") <= 320
 
 
@@ -359,7 +440,15 @@ def test_key_words_are_rare_in_the_corpus_and_frequent_beside_the_word():
         "a robber by the bank",
     ]
     background = [*sentences, *["the man in the house by the sea ."] * 20]
-    found = [occurrences.Occurrence(tuple(text.split()), text.split().index("bank")) for text in sentences]
+    found = [
+        occurrences.Occurrence(tuple(text.split()), text.split().index("bank"))
+        for text in sentences
+    ]
     word = occurrences.Word("bank", 4, 4, found, 0)
     found = keywords(word, Frequencies([text.split() for text in background]))
-    assert found[0] == "fish river" and "river" in found[1] and "robber" in found[2] and "robber" in found[3]
+    assert (
+        found[0] == "fish river"
+        and "river" in found[1]
+        and "robber" in found[2]
+        and "robber" in found[3]
+    )

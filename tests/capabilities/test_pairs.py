@@ -14,21 +14,36 @@ from elmo_tools.experiments.pairs import preferences, read_pairs
 PAIRS = [
     {"sentence_good": "the bank", "sentence_bad": "bank the", "kind": "order", "n": 1},
     {"sentence_good": "a river", "sentence_bad": "unheard river", "kind": "word", "n": 1},
-    {"sentence_good": "the river bank", "sentence_bad": "river the bank", "kind": "order", "n": 2, "more": "x"},
+    {
+        "sentence_good": "the river bank",
+        "sentence_bad": "river the bank",
+        "kind": "order",
+        "n": 2,
+        "more": "x",
+    },
 ]
 
 
 @pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.tsv"])
 def test_pairs_are_counted_in_total_and_by_group(model, tmp_path, capsys, name):
-    columns = ["sentence_bad\tsentence_good"] + [f'"{pair["sentence_bad"]}"\t{pair["sentence_good"]}' for pair in PAIRS]
+    columns = ["sentence_bad\tsentence_good"] + [
+        f'"{pair["sentence_bad"]}"\t{pair["sentence_good"]}' for pair in PAIRS
+    ]
     lines = columns if name == "pairs.tsv" else map(json.dumps, PAIRS)
     (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     groups = [] if name == "pairs.tsv" else ["--groups", "kind", "n", "kind"]
     run(model, "--pairs", tmp_path / name, "--output", tmp_path / "out.tsv", *groups)
-    expected = np.array([bits(model, p["sentence_bad"]).sum(0) - bits(model, p["sentence_good"]).sum(0) for p in PAIRS])
+    expected = np.array(
+        [
+            bits(model, p["sentence_bad"]).sum(0) - bits(model, p["sentence_good"]).sum(0)
+            for p in PAIRS
+        ]
+    )
     with (tmp_path / "out.tsv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
-    assert [row.get("more") for row in rows] == ([None] * 3 if name == "pairs.tsv" else ["", "", "x"])
+    assert [row.get("more") for row in rows] == (
+        [None] * 3 if name == "pairs.tsv" else ["", "", "x"]
+    )
     written = [[float(row[name]) for name in ("forward", "backward", "both")] for row in rows]
     np.testing.assert_allclose(written, [[*pair, pair.sum()] for pair in expected], atol=1e-4)
     assert [row["in_vocabulary"] for row in rows] == ["1", "0", "1"]
@@ -44,7 +59,12 @@ def test_pairs_are_counted_in_total_and_by_group(model, tmp_path, capsys, name):
     for label, members in names.items():
         known = [k for k in members if k != 1]
         shares = preferred[known].mean(axis=0) if known else [math.nan] * 3
-        numbers = [len(members), *100 * preferred[members].mean(axis=0), len(known), *100 * np.array(shares)]
+        numbers = [
+            len(members),
+            *100 * preferred[members].mean(axis=0),
+            len(known),
+            *100 * np.array(shares),
+        ]
         np.testing.assert_allclose(printed[label], numbers, atol=0.051)
 
 
@@ -94,7 +114,9 @@ def test_a_field_with_the_name_of_a_column_is_not_lost(model, tmp_path, capsys):
     assert "both=kept?" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("good", "bad"), [("The bank.", "Bank the."), ("这条河很长很长", "这条河很很长长")])
+@pytest.mark.parametrize(
+    ("good", "bad"), [("The bank.", "Bank the."), ("这条河很长很长", "这条河很很长长")]
+)
 def test_raw_sentences_need_a_language(model, tmp_path, good, bad):
     """Their tokens would be phrases, and words with marks: a table of chance."""
     (tmp_path / "p.txt").write_text(f"{good}\t{bad}\n", encoding="utf-8")

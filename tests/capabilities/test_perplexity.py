@@ -20,10 +20,14 @@ from elmo_tools.pretraining import perplexity, streams
 def text(tmp_path_factory):
     """A folder of two files, and all of their lines."""
     folder = tmp_path_factory.mktemp("text")
-    return folder, write_text(folder / "0.txt", 47, seed=1) + write_text(folder / "1.txt", 22, seed=2)
+    return folder, write_text(folder / "0.txt", 47, seed=1) + write_text(
+        folder / "1.txt", 22, seed=2
+    )
 
 
-def log_probability_in_rows(weights, sentences, n_rows: int, direction: str, part: int, warm_up: int) -> float:
+def log_probability_in_rows(
+    weights, sentences, n_rows: int, direction: str, part: int, warm_up: int
+) -> float:
     """Sum over all predictions, if rows take parts of the text in turn and read the last steps before each unscored."""
     parts = [[]]
     for sentence in sentences:
@@ -42,29 +46,44 @@ def log_probability_in_rows(weights, sentences, n_rows: int, direction: str, par
     return total
 
 
-def log_probability_sums(bilm: BiLM, corpus: Corpus, rows: int, unroll_steps: int = 20) -> list[float]:
+def log_probability_sums(
+    bilm: BiLM, corpus: Corpus, rows: int, unroll_steps: int = 20
+) -> list[float]:
     """Forward and backward, of all predictions; and their number in each direction."""
-    stream = streams.EvalStream(corpus, Vocabulary(tiny.WORDS), rows, unroll_steps, bilm.config.input)
+    stream = streams.EvalStream(
+        corpus, Vocabulary(tiny.WORDS), rows, unroll_steps, bilm.config.input
+    )
     score = perplexity.evaluate(bilm, stream, Ranks())
     return [score.forward_sum, score.backward_sum, score.predictions]
 
 
-@pytest.mark.parametrize(("rows", "unroll_steps"), [(2, 7), (3, 4), (40, 50)])  # the last: more rows than parts
-def test_rows_take_parts_in_turn_and_read_what_is_before_them(text, monkeypatch, rows, unroll_steps):
+@pytest.mark.parametrize(
+    ("rows", "unroll_steps"), [(2, 7), (3, 4), (40, 50)]
+)  # the last: more rows than parts
+def test_rows_take_parts_in_turn_and_read_what_is_before_them(
+    text, monkeypatch, rows, unroll_steps
+):
     monkeypatch.setattr(streams, "PART", 30)
     monkeypatch.setattr(streams, "WARM_UP", 13)
     bilm, sentences = tiny.random_bilm("float64", **KINDS["word"]), list(filter(None, text[1]))
     how = tiny.reference_of(bilm), sentences, rows
-    expected = [log_probability_in_rows(*how, direction, part=30, warm_up=13) for direction in reference.DIRECTIONS]
+    expected = [
+        log_probability_in_rows(*how, direction, part=30, warm_up=13)
+        for direction in reference.DIRECTIONS
+    ]
     expected.append(sum(len(sentence) + 1 for sentence in sentences))
-    assert log_probability_sums(bilm, Corpus(text[0]), rows, unroll_steps) == pytest.approx(expected, rel=1e-10)
+    assert log_probability_sums(bilm, Corpus(text[0]), rows, unroll_steps) == pytest.approx(
+        expected, rel=1e-10
+    )
 
 
 def test_each_rank_takes_its_share_of_the_rows(text, monkeypatch):
     monkeypatch.setattr(streams, "PART", 30)
     bilm = tiny.random_bilm(input="word")
     stream = streams.EvalStream(Corpus(text[0]), Vocabulary(tiny.WORDS), 3, 7, "word")
-    ranks = [SimpleNamespace(rank=rank, size=2, run_on_all=lambda work: [work()]) for rank in range(2)]
+    ranks = [
+        SimpleNamespace(rank=rank, size=2, run_on_all=lambda work: [work()]) for rank in range(2)
+    ]
     first, second = (perplexity.evaluate(bilm, stream, rank) for rank in ranks)
     whole = perplexity.evaluate(bilm, stream, Ranks())
     assert first.predictions > second.predictions > 0
@@ -77,7 +96,9 @@ def test_one_row_is_exact_and_all_others_equal_it(tmp_path):
     bilm, corpus = tiny.random_bilm(input="word"), Corpus(tmp_path / "text")
     predictions = sum(len(sentence) + 1 for sentence in sentences)
     weights = tiny.reference_of(bilm)
-    expected = [log_probability(weights, direction, sentences) for direction in reference.DIRECTIONS]
+    expected = [
+        log_probability(weights, direction, sentences) for direction in reference.DIRECTIONS
+    ]
     expected.append(predictions)
     one = np.array(log_probability_sums(bilm, corpus, 1)) / predictions
     np.testing.assert_allclose(one, np.array(expected) / predictions, rtol=0, atol=1e-5)

@@ -24,7 +24,12 @@ def test_vocabulary_is_sorted_by_frequency_then_token(tmp_path):
     corpus = "b a 中\u3000a\n\nÉ b\u00a0zz a\x85Z 中\r\n"
     special = ["<S>", "</S>", "<UNK>"]
     assert vocab(tmp_path, corpus) == [*special, "a", "b", "中", "Z", "zz", "É"]
-    assert vocab(tmp_path, corpus, "--min_count", 2) == [*special, "a", "b", "中"]  # a file given twice counts once
+    assert vocab(tmp_path, corpus, "--min_count", 2) == [
+        *special,
+        "a",
+        "b",
+        "中",
+    ]  # a file given twice counts once
     assert vocab(tmp_path, corpus, "--max_size", 5) == [*special, "a", "b"]
     assert vocab(tmp_path, corpus, "--max_size", 50) == vocab(tmp_path, corpus)
     with pytest.raises(UserError, match="max_size is too low"):
@@ -34,7 +39,9 @@ def test_vocabulary_is_sorted_by_frequency_then_token(tmp_path):
 def test_vocabulary_reports_coverage(tmp_path, caplog):
     caplog.set_level(logging.INFO, logger="elmo")
     long = "长" * 17  # 51 bytes
-    tokens = vocab(tmp_path, f"a a a b <S> {long}\n<UNK> a </S> <S> {'x' * 48} c c\n", "--max_size", 5)
+    tokens = vocab(
+        tmp_path, f"a a a b <S> {long}\n<UNK> a </S> <S> {'x' * 48} c c\n", "--max_size", 5
+    )
     assert tokens == ["<S>", "</S>", "<UNK>", "a", "c"]
     assert "2 of 8" in caplog.text and "46.15%" in caplog.text
 
@@ -42,7 +49,9 @@ def test_vocabulary_reports_coverage(tmp_path, caplog):
 def test_the_script_from_raw_text_to_vocabulary(tmp_path, caplog):
     caplog.set_level(logging.INFO, logger="elmo")
     source, out = tmp_path / "raw.txt", tmp_path / "my corpus"
-    source.write_text("".join(f"苹果很好吃。我喜欢苹果公司第{i}号楼！\n" for i in range(30)), encoding="utf-8")
+    source.write_text(
+        "".join(f"苹果很好吃。我喜欢苹果公司第{i}号楼！\n" for i in range(30)), encoding="utf-8"
+    )
     options = ["--shards", 2, "--processes"]  # the language is recognised
     output = tmp_path / "output"
     argv = ["text", source, "--output", out, *options, 2]

@@ -16,7 +16,12 @@ from elmo_core.weights import checkpoint
 pytestmark = pytest.mark.usefixtures("no_fsync")
 
 
-TEXT = {"seed", "train_data_path", "batch_size", "accumulate"}  # changes after which the epoch starts again
+TEXT = {
+    "seed",
+    "train_data_path",
+    "batch_size",
+    "accumulate",
+}  # changes after which the epoch starts again
 
 
 @pytest.mark.parametrize(
@@ -29,12 +34,17 @@ TEXT = {"seed", "train_data_path", "batch_size", "accumulate"}  # changes after 
         ({"optimizer": "adam"}, "optimizer was adagrad, is adam"),
         ({"n_negative_samples": 0}, "n_negative_samples was 11, is 0"),
         ({"train_data_path": "train/[01].txt"}, "corpus was 3 files .*, is 2 files"),
-        ({"train_data_path": "edited/*"}, "corpus was 3 files of .* bytes .*, is 3 files of .* bytes"),
+        (
+            {"train_data_path": "edited/*"},
+            "corpus was 3 files of .* bytes .*, is 3 files of .* bytes",
+        ),
         ({"dev_data_path": None}, "dev_data was 1 file .*, is None"),
     ],
 )
 @pytest.mark.usefixtures("any_precision")
-def test_a_change_is_named_and_resumes_only_if_allowed(corpus, finished, tmp_path, messages, changes, named):
+def test_a_change_is_named_and_resumes_only_if_allowed(
+    corpus, finished, tmp_path, messages, changes, named
+):
     if "train_data_path" in changes:
         edited = shutil.copytree(corpus / "train", tmp_path / "edited") / "1.txt"
         edited.write_bytes(edited.read_bytes().replace(b"a", b"e"))  # as many bytes
@@ -51,8 +61,20 @@ def test_a_change_is_named_and_resumes_only_if_allowed(corpus, finished, tmp_pat
 def test_a_change_that_keeps_the_rows_keeps_their_states(corpus, finished, tmp_path):
     """With a rate of almost 0 the next losses show what the states were."""
     losses = {}
-    for name, changes in {"same": {}, "rate": {"lr": 1e-12}, "rows": {"lr": 1e-12, "batch_size": 6}}.items():
-        argv = runs.flags(corpus, tmp_path / name, dropout=0, max_steps=21, log_freq=1, allow_changes=True, **changes)
+    for name, changes in {
+        "same": {},
+        "rate": {"lr": 1e-12},
+        "rows": {"lr": 1e-12, "batch_size": 6},
+    }.items():
+        argv = runs.flags(
+            corpus,
+            tmp_path / name,
+            dropout=0,
+            max_steps=21,
+            log_freq=1,
+            allow_changes=True,
+            **changes,
+        )
         runs.pretrain([*argv, f"--init_from_ckpt={finished / '20'}"])
         losses[name] = runs.log_lines(tmp_path / name, "training")[-1]["loss"]
     assert losses["rate"] == losses["same"] != losses["rows"]
@@ -60,16 +82,26 @@ def test_a_change_that_keeps_the_rows_keeps_their_states(corpus, finished, tmp_p
 
 def test_another_batch_size_starts_the_epoch_again(corpus, tmp_path, messages):
     """Two epochs end where they end. Adam's rate follows the text, too."""
-    changes = {"max_steps": None, "epochs": 2, "optimizer": "adam", "warmup_steps": 6, "log_freq": 1}
+    changes = {
+        "max_steps": None,
+        "epochs": 2,
+        "optimizer": "adam",
+        "warmup_steps": 6,
+        "log_freq": 1,
+    }
     changes |= {"dev_data_path": None}
     argv = runs.flags(corpus, tmp_path, **changes)
     runs.pretrain(argv, stop_at=30)
     runs.pretrain([*argv, "--batch_size=10", "--resume", "--allow_changes"])
     assert "beginning of epoch 1" in messages()
     lines = runs.log_lines(tmp_path, "training")
-    step = 70 / sum(runs.log_lines(tmp_path, "start")[0][name] for name in ("tokens", "sentences"))  # in epochs
+    step = 70 / sum(
+        runs.log_lines(tmp_path, "start")[0][name] for name in ("tokens", "sentences")
+    )  # in epochs
     assert [line["step"] for line in lines] == list(range(1, len(lines) + 1))
-    assert lines[29]["epoch"] == pytest.approx(15 * step) and lines[30]["epoch"] == pytest.approx(1 + step)
+    assert lines[29]["epoch"] == pytest.approx(15 * step) and lines[30]["epoch"] == pytest.approx(
+        1 + step
+    )
     assert 2 <= lines[-1]["epoch"] < 2 + step
     rates = np.array([line["learning_rate"] for line in lines]) / 0.001
     np.testing.assert_allclose(rates[:6], np.arange(1, 7) / 6)
@@ -77,8 +109,12 @@ def test_another_batch_size_starts_the_epoch_again(corpus, tmp_path, messages):
 
 
 def test_a_damaged_or_partial_checkpoint_is_an_error(corpus, finished, tmp_path):
-    damaged, partial = (shutil.copytree(finished / "20", tmp_path / name) for name in ("damaged", "partial"))
-    (damaged / "progress.json").write_text((damaged / "progress.json").read_text().replace("1", "2"))
+    damaged, partial = (
+        shutil.copytree(finished / "20", tmp_path / name) for name in ("damaged", "partial")
+    )
+    (damaged / "progress.json").write_text(
+        (damaged / "progress.json").read_text().replace("1", "2")
+    )
     (partial / "progress.json").unlink()
     for folder, named in ((damaged, r"progress\.json"), (partial, "partial has only weights")):
         with pytest.raises(UserError, match=named):

@@ -19,21 +19,37 @@ from elmo_tools.preprocessing import raw_text
 
 
 def document(i: int) -> str:
-    return " ".join(f"This is document {i} sentence {j} of Mr. Smith's file." for j in range(1 + i % 4))
+    return " ".join(
+        f"This is document {i} sentence {j} of Mr. Smith's file." for j in range(1 + i % 4)
+    )
 
 
 @pytest.fixture
 def raw(tmp_path):
     (tmp_path / "raw").mkdir()
     for name, numbers in (("a.txt", range(90)), ("b.txt", range(90, 150))):
-        (tmp_path / "raw" / name).write_text("".join(document(i) + "\n" for i in numbers), encoding="utf-8")
+        (tmp_path / "raw" / name).write_text(
+            "".join(document(i) + "\n" for i in numbers), encoding="utf-8"
+        )
     return tmp_path / "raw"
 
 
 def text(source, output, *options) -> dict[str, bytes]:
     """Write a corpus and return its files and their bytes."""
     sources = source if isinstance(source, list) else [source]
-    run("text", *sources, "--lang", "en", "--output", output, "--shards", 3, "--processes", 1, *options)
+    run(
+        "text",
+        *sources,
+        "--lang",
+        "en",
+        "--output",
+        output,
+        "--shards",
+        3,
+        "--processes",
+        1,
+        *options,
+    )
     return files_of(output)
 
 
@@ -54,8 +70,15 @@ def test_every_sentence_is_in_one_shard_once(raw, tmp_path):
     assert Counter(found) == Counter(expected) and found != expected
     sizes = [data.count(b"\n") for data in files.values()]
     assert max(sizes) - min(sizes) <= 1
-    places = [i for sentence in expected for i, data in enumerate(files.values()) if sentence in data.decode()]
-    assert len(set(zip(places[::3], places[1::3], places[2::3], strict=False))) > 3  # not dealt in a fixed order
+    places = [
+        i
+        for sentence in expected
+        for i, data in enumerate(files.values())
+        if sentence in data.decode()
+    ]
+    assert (
+        len(set(zip(places[::3], places[1::3], places[2::3], strict=False))) > 3
+    )  # not dealt in a fixed order
     for data in files.values():  # each shard holds sentences from the whole corpus
         numbers = [int(line.split()[3]) for line in data.decode().splitlines()]
         assert numbers != sorted(numbers) and min(numbers) < 30 and max(numbers) > 120
@@ -67,7 +90,10 @@ def test_neither_processes_nor_batches_change_a_byte(raw, tmp_path, monkeypatch,
     expected = text(raw, tmp_path / "1", *options)
     for processes, size in ((2, 1), (3, 700), (1, 99)):
         monkeypatch.setattr(raw_text, "BATCH_BYTES", size)
-        assert text(raw, tmp_path / f"{processes}-{size}", *options, "--processes", processes) == expected
+        assert (
+            text(raw, tmp_path / f"{processes}-{size}", *options, "--processes", processes)
+            == expected
+        )
     other = text(raw, tmp_path / "seed", *options[:-1], 6)
     assert other != expected
     if split == "last":
@@ -80,7 +106,9 @@ def test_dev_holds_whole_documents(raw, tmp_path):
     assert not dev & train and dev | train == set(range(150))
     assert 15 <= len(dev) <= 45 and dev != set(range(150 - len(dev), 150))
     files = text(raw, tmp_path / "last", "--dev_fraction", 0.1, "--dev_split", "last")
-    assert documents(files, "dev") == set(range(135, 150)) and documents(files, "train") == set(range(135))
+    assert documents(files, "dev") == set(range(135, 150)) and documents(files, "train") == set(
+        range(135)
+    )
 
 
 def test_equal_lines_are_on_the_same_side(raw, tmp_path):
@@ -94,7 +122,9 @@ def test_equal_lines_are_on_the_same_side(raw, tmp_path):
 def test_documents_that_are_files_or_blocks(raw, tmp_path):
     options = ["--dev_fraction", 0.1, "--dev_split", "last", "--document"]
     assert documents(text(raw, tmp_path / "file", *options, "file"), "dev") == set(range(90, 150))
-    (raw / "a.txt").write_text("\n".join(document(i) + "\n" * (i % 5 == 4) for i in range(98)), encoding="utf-8")
+    (raw / "a.txt").write_text(
+        "\n".join(document(i) + "\n" * (i % 5 == 4) for i in range(98)), encoding="utf-8"
+    )
     (raw / "b.txt").unlink()
     files = text(raw, tmp_path / "block", *options, "block")
     assert documents(files, "dev") == set(range(90, 98))  # the last two of 20 blocks
@@ -119,7 +149,9 @@ def test_lower_encoding_byte_order_mark_and_line_ends(tmp_path):
     source.write_bytes("\ufeffCafé Noir.\r\nIt's OK\x85\r\n".encode())
     files = text(source, tmp_path / "lower", "--lower", "--shards", 1)
     assert sorted(sentences(files, "train")) == ["café noir .", "it 's ok ..."]
-    assert text(source, tmp_path / "sig", "--lower", "--shards", 1, "--encoding", "utf-8-sig") == files
+    assert (
+        text(source, tmp_path / "sig", "--lower", "--shards", 1, "--encoding", "utf-8-sig") == files
+    )
     files = text(source, tmp_path / "none", "--lang", "none", "--shards", 1)
     assert sorted(sentences(files, "train")) == ["Café Noir.", "It's OK"]
     source.write_bytes("他来了。\n".encode("gb18030"))
@@ -141,9 +173,17 @@ def test_what_is_left_out_is_counted(tmp_path, caplog):
     files = text(source, tmp_path / "out", "--max_tokens", 4, "--shards", 1)
     assert sorted(sentences(files, "train")) == ["Fine too .", "Good one ."]
     few, many = "sentences of fewer than 2 tokens: 1", "sentences of more than 4 tokens: 1"
-    for part in ("8 lines, 6 tokens", "empty lines: 3", few, many, "sentences without a letter or digit: 1"):
+    for part in (
+        "8 lines, 6 tokens",
+        "empty lines: 3",
+        few,
+        many,
+        "sentences without a letter or digit: 1",
+    ):
         assert part in caplog.text
-    with pytest.raises(UserError, match=r"no sentences for training.*sentences of fewer than 9 tokens: 4"):
+    with pytest.raises(
+        UserError, match=r"no sentences for training.*sentences of fewer than 9 tokens: 4"
+    ):
         text(source, tmp_path / "none", "--max_tokens", 5, "--min_tokens", 9, "--shards", 1)
 
 
@@ -178,7 +218,9 @@ def test_a_killed_script_tidies_up(tmp_path, sign, code):
     script = runs.start("preprocess.py", argv, tmp_path / "errors")
     runs.wait_until(lambda: list(tmp_path.glob(".out.*.tmp/train/*")), script, tmp_path / "errors")
     script.send_signal(sign)
-    assert script.wait(timeout=60) == code and "Traceback" not in (tmp_path / "errors").read_text(encoding="utf-8")
+    assert script.wait(timeout=60) == code and "Traceback" not in (tmp_path / "errors").read_text(
+        encoding="utf-8"
+    )
     assert not out.exists() and not list(tmp_path.glob(".out.*"))
 
 

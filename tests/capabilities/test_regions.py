@@ -38,7 +38,12 @@ def test_regions_are_sums_over_their_words(model, tmp_path, capsys):
     ]
     assert [row[6] for row in rows[1:]] == ["0", "1", "1", "0"]
     sentence = bits(model, "the river unheard bank a river")
-    expected = [sentence[:2].sum(0), sentence[2:4].sum(0), bits(model, '"the"')[0], bits(model, "bank")[0]]
+    expected = [
+        sentence[:2].sum(0),
+        sentence[2:4].sum(0),
+        bits(model, '"the"')[0],
+        bits(model, "bank")[0],
+    ]
     np.testing.assert_allclose(np.array([row[4:6] for row in rows[1:]], float), expected, atol=1e-4)
 
 
@@ -54,7 +59,14 @@ def test_baselines_are_frequencies_and_ngrams_of_the_corpus(model, tmp_path):
     (tmp_path / "items.tsv").write_text(REGIONS, encoding="utf-8")
     text = [["the", "river"], ["the", "river", "bank"], ["unheard", "bank"], ["a", "river"]] * 3
     (tmp_path / "corpus").write_text("\n".join(map(" ".join, text)), encoding="utf-8")
-    flags = "--regions", tmp_path / "items.tsv", "--baselines", tmp_path / "corpus", "--output", tmp_path / "out.tsv"
+    flags = (
+        "--regions",
+        tmp_path / "items.tsv",
+        "--baselines",
+        tmp_path / "corpus",
+        "--output",
+        tmp_path / "out.tsv",
+    )
     run(model, *flags)
     with pytest.raises(UserError, match=r"--output .* another flag"):
         run(model, *flags[:-1], tmp_path / "corpus")

@@ -35,10 +35,21 @@ OTHERS = [("char", "adam", {"noise": 0.4}), ("char", "adagrad", {"precision": "b
 
 
 @pytest.mark.usefixtures("any_precision")
-@pytest.mark.parametrize(("input", "optimizer", "changes"), [*((*kind, {}) for kind in KINDS), *OTHERS])
-def test_a_resumed_run_equals_one_that_never_stopped(small_corpus, tmp_path, input, optimizer, changes):
+@pytest.mark.parametrize(
+    ("input", "optimizer", "changes"), [*((*kind, {}) for kind in KINDS), *OTHERS]
+)
+def test_a_resumed_run_equals_one_that_never_stopped(
+    small_corpus, tmp_path, input, optimizer, changes
+):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    kind = {"input": input, "optimizer": optimizer, "max_steps": 15, "eval_freq": 6, "log_freq": 4, **changes}
+    kind = {
+        "input": input,
+        "optimizer": optimizer,
+        "max_steps": 15,
+        "eval_freq": 6,
+        "log_freq": 4,
+        **changes,
+    }
     runs.pretrain(runs.flags(small_corpus, whole, **kind))
     assert progress(whole)["ranks"][0]["position"]["epoch"] > 0
     for stop in (3, 13, None):  # in the first epoch, and in the second
@@ -61,11 +72,15 @@ def two_ranks(corpus, finished, tmp_path_factory):
 
     def run(jobs):
         processes = runs.start_ranks("tests/support/rank_runs.py", [json.dumps(jobs)], folder)
-        assert [process.wait(timeout=120) for process in processes] == [0, 0], (folder / "rank0").read_text()
+        assert [process.wait(timeout=120) for process in processes] == [0, 0], (
+            folder / "rank0"
+        ).read_text()
 
     run([(kind("whole", *k), None) for k in ON_RANKS] + [(kind("parts", *k), 8) for k in ON_RANKS])
     grown = runs.flags(corpus, folder / "grown", init_from_ckpt=finished / "20", allow_changes=True)
-    resumed = [kind("parts", *k, init_from_ckpt=folder / "parts-{}-{}".format(*k)) for k in ON_RANKS]
+    resumed = [
+        kind("parts", *k, init_from_ckpt=folder / "parts-{}-{}".format(*k)) for k in ON_RANKS
+    ]
     run([(argv, None) for argv in (*resumed, grown)])
     return folder
 
@@ -90,7 +105,9 @@ def test_on_two_ranks_too_a_resumed_run_equals_one_that_never_stopped(two_ranks,
 @pytest.mark.ranks
 def test_another_number_of_processes(two_ranks, corpus, tmp_path, messages):
     """Two ranks to one in this test, one to two in the run `grown`."""
-    argv = runs.flags(corpus, tmp_path, init_from_ckpt=two_ranks / "parts-char-adagrad" / "8", max_steps=12)
+    argv = runs.flags(
+        corpus, tmp_path, init_from_ckpt=two_ranks / "parts-char-adagrad" / "8", max_steps=12
+    )
     with pytest.raises(UserError, match="world_size was 2, is 1"):
         run_pretrain.main(argv)
     runs.pretrain([*argv, "--allow_changes"])
@@ -103,7 +120,9 @@ def test_another_number_of_processes(two_ranks, corpus, tmp_path, messages):
 # Kills, signals, faults
 
 
-def test_a_crash_costs_only_the_steps_since_the_last_checkpoint(corpus, finished, tmp_path, monkeypatch):
+def test_a_crash_costs_only_the_steps_since_the_last_checkpoint(
+    corpus, finished, tmp_path, monkeypatch
+):
     add = Meter.add
 
     def crash(meter, step, *rest):
@@ -118,14 +137,23 @@ def test_a_crash_costs_only_the_steps_since_the_last_checkpoint(corpus, finished
     assert checkpoint.steps(tmp_path) == [10, 12]
     runs.pretrain([*argv, "--resume"])
     runs.assert_same(tmp_path / "final", finished / "20")
-    losses = [[line["loss"] for line in runs.log_lines(folder, "training")] for folder in (tmp_path, finished)]
+    losses = [
+        [line["loss"] for line in runs.log_lines(folder, "training")]
+        for folder in (tmp_path, finished)
+    ]
     assert losses[0] == losses[1][:4]
 
 
 def test_a_warning_about_text_on_one_line(corpus, tmp_path, messages):
     (tmp_path / "train").write_text("a b c " * 200, encoding="utf-8")
     runs.pretrain(
-        runs.flags(corpus, tmp_path / "run", train_data_path=tmp_path / "train", dev_data_path=None, max_steps=2)
+        runs.flags(
+            corpus,
+            tmp_path / "run",
+            train_data_path=tmp_path / "train",
+            dev_data_path=None,
+            max_steps=2,
+        )
     )
     assert "1 sentence for 5 rows" in messages()
 
@@ -168,7 +196,11 @@ def test_a_run_resumed_before_its_best_model_finds_another(corpus, tmp_path, mon
     [
         ("init_from_ckpt", {"cell_dim": 14}, "cell_dim was 13, is 14"),
         ("init_from_ckpt", {"word_dim": 7}, "word_dim was 100, is 7"),
-        ("init_from_ckpt", {"vocab_file": PROJECT / "data" / "vocabulary.txt"}, "--vocab_file .*vocabulary.txt"),
+        (
+            "init_from_ckpt",
+            {"vocab_file": PROJECT / "data" / "vocabulary.txt"},
+            "--vocab_file .*vocabulary.txt",
+        ),
         ("finetune_from", {"input": "word"}, "input was char, is word"),
         ("finetune_from", {"model_size": "small", "cell_dim": None}, "cell_dim was 13, is 1024"),
     ],
@@ -180,8 +212,16 @@ def test_a_checkpoint_decides_the_model(corpus, finished, tmp_path, source, chan
 
 def test_a_step_follows_the_mean_loss_times_the_steps_of_a_row(corpus, finished, tmp_path):
     """Adagrad's first step on the first batch, from the definitions."""
-    changes = {"dropout": 0, "n_negative_samples": 0, "max_grad_norm": 1e9, "lr": 0.3, "max_steps": 1}
-    runs.pretrain(runs.flags(corpus, tmp_path, finetune_from=finished, dev_data_path=None, **changes))
+    changes = {
+        "dropout": 0,
+        "n_negative_samples": 0,
+        "max_grad_norm": 1e9,
+        "lr": 0.3,
+        "max_steps": 1,
+    }
+    runs.pretrain(
+        runs.flags(corpus, tmp_path, finetune_from=finished, dev_data_path=None, **changes)
+    )
     bilm, vocabulary = load_bilm(finished, softmax=True)
     batch = next(TrainStream(Corpus(corpus / "train"), vocabulary, 5, 7, seed=2020))
     candidates = draw_candidates(len(vocabulary), 0, np.random.default_rng())
@@ -215,24 +255,47 @@ def test_each_step_draws_its_own_candidates_and_dropout(corpus, tmp_path, monkey
 @pytest.mark.parametrize("input", ["char", "word"])
 @pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
 def test_accumulated_batches_equal_one_large_batch(corpus, tmp_path, input, optimizer):
-    changes = {"input": input, "optimizer": optimizer, "dropout": 0, "max_steps": 6, "log_freq": 1, "lr": 0.01}
+    changes = {
+        "input": input,
+        "optimizer": optimizer,
+        "dropout": 0,
+        "max_steps": 6,
+        "log_freq": 1,
+        "lr": 0.01,
+    }
     runs.pretrain(runs.flags(corpus, tmp_path / "whole", batch_size=6, eval_freq=100, **changes))
-    runs.pretrain(runs.flags(corpus, tmp_path / "parts", batch_size=2, accumulate=3, eval_freq=100, **changes))
+    runs.pretrain(
+        runs.flags(corpus, tmp_path / "parts", batch_size=2, accumulate=3, eval_freq=100, **changes)
+    )
     whole, parts = (runs.log_lines(tmp_path / name, "training") for name in ("whole", "parts"))
-    assert [line["loss"] for line in parts] == pytest.approx([line["loss"] for line in whole], rel=1e-5)
+    assert [line["loss"] for line in parts] == pytest.approx(
+        [line["loss"] for line in whole], rel=1e-5
+    )
     weights, expected = (load(tmp_path / name) for name in ("parts", "whole"))
     for name, weight in weights.items():
-        np.testing.assert_allclose(weight, expected[name], atol=1e-3 if optimizer == "adam" else 1e-5, err_msg=name)
+        np.testing.assert_allclose(
+            weight, expected[name], atol=1e-3 if optimizer == "adam" else 1e-5, err_msg=name
+        )
 
 
-def test_a_run_that_accumulates_is_resumed_exactly_and_may_regroup_its_rows(corpus, tmp_path, messages):
+def test_a_run_that_accumulates_is_resumed_exactly_and_may_regroup_its_rows(
+    corpus, tmp_path, messages
+):
     argv = runs.flags(corpus, tmp_path / "whole", batch_size=2, accumulate=3, max_steps=12)
     runs.pretrain(argv)
     runs.pretrain([*argv, f"--save_dir={tmp_path / 'parts'}"], stop_at=7)
     resume = [*argv, f"--init_from_ckpt={tmp_path / 'parts' / '7'}"]
     runs.pretrain([*resume, f"--save_dir={tmp_path / 'parts'}"])
     runs.assert_same(tmp_path / "whole" / "final", tmp_path / "parts" / "final")
-    runs.pretrain([*resume, f"--save_dir={tmp_path / 'other'}", "--batch_size=6", "--accumulate=1", "--dropout=0.1"])
+    runs.pretrain(
+        [
+            *resume,
+            f"--save_dir={tmp_path / 'other'}",
+            "--batch_size=6",
+            "--accumulate=1",
+            "--dropout=0.1",
+        ]
+    )
     assert "beginning" not in messages()
 
 
@@ -242,16 +305,27 @@ def test_a_run_that_accumulates_is_resumed_exactly_and_may_regroup_its_rows(corp
 def test_the_start_says_what_is_about_to_run(corpus, tmp_path, messages):
     runs.pretrain(runs.flags(corpus, tmp_path, max_steps=1))
     (line,) = runs.log_lines(tmp_path, "start")
-    text = [sentence.split() for path in (corpus / "train").glob("*.txt") for sentence in path.read_text().splitlines()]
+    text = [
+        sentence.split()
+        for path in (corpus / "train").glob("*.txt")
+        for sentence in path.read_text().splitlines()
+    ]
     tokens, known = sum(map(len, text)), set((corpus / "vocab.txt").read_text().split())
     unknown = sum(token not in known for sentence in text for token in sentence) / tokens
     weights = load(tmp_path)
     assert line["tokens"] == tokens and line["sentences"] == len(text) and line["vocabulary"] == 40
     assert line["unknown_share"] == pytest.approx(unknown) and unknown > 0
-    assert line["steps_per_epoch"] == -(-(tokens + len(text)) // 35) and line["tokens_per_step"] == 35
+    assert (
+        line["steps_per_epoch"] == -(-(tokens + len(text)) // 35) and line["tokens_per_step"] == 35
+    )
     assert sum(line["parameters"].values()) == sum(array.size for array in weights.values())
     assert line["parameters"]["softmax"] == 40 * 6 + 40
-    for part in (f"{tokens:,} tokens", f"{unknown:.2%}", f"{line['steps_per_epoch']} per epoch", "softmax 280"):
+    for part in (
+        f"{tokens:,} tokens",
+        f"{unknown:.2%}",
+        f"{line['steps_per_epoch']} per epoch",
+        "softmax 280",
+    ):
         assert part in messages()
 
 
@@ -263,14 +337,21 @@ def test_a_short_run_has_at_least_20_lines_in_its_log(corpus, tmp_path):
 @pytest.mark.slow
 def test_a_short_run_comes_near_the_best_possible(corpus, tmp_path):
     """The best possible is the score of the text's source. After 5 steps perplexity is 8 times that, after 300 1.2 times."""
-    (tmp_path / "train.txt").write_text("\n".join(runs.sentences(3000, seed=5)) + "\n", encoding="utf-8")
+    (tmp_path / "train.txt").write_text(
+        "\n".join(runs.sentences(3000, seed=5)) + "\n", encoding="utf-8"
+    )
     dev = [sentence.split() for sentence in runs.sentences(30, seed=99)]
     (tmp_path / "dev.txt").write_text("\n".join(map(" ".join, dev)) + "\n", encoding="utf-8")
-    best = np.exp(sum(runs.surprise(sentence) for sentence in dev) / sum(len(sentence) + 1 for sentence in dev))
+    best = np.exp(
+        sum(runs.surprise(sentence) for sentence in dev)
+        / sum(len(sentence) + 1 for sentence in dev)
+    )
     data = {"train_data_path": tmp_path / "train.txt", "dev_data_path": tmp_path / "dev.txt"}
     data |= {"batch_size": 32, "unroll_steps": 10, "n_negative_samples": 0}
     model = {"cell_dim": 32, "projection_dim": 16, "dropout": 0, "lr": 0.2}
-    runs.pretrain(runs.flags(corpus, tmp_path / "run", max_steps=300, eval_freq=300, **data, **model))
+    runs.pretrain(
+        runs.flags(corpus, tmp_path / "run", max_steps=300, eval_freq=300, **data, **model)
+    )
     (evaluation,) = runs.log_lines(tmp_path / "run", "evaluation")
     for direction in ("forward", "backward"):
         assert 0.95 * best < evaluation[f"{direction}_perplexity"] < 1.4 * best
@@ -285,9 +366,21 @@ def test_memory_does_not_grow_with_the_corpus(corpus, tmp_path):
         (tmp_path / f"{k}.txt").write_text(words, encoding="utf-8")
     most = []
     for name in ("0.txt", "*.txt"):
-        changes = {"train_data_path": tmp_path / name, "dev_data_path": None, "batch_size": 64, "max_steps": 150}
+        changes = {
+            "train_data_path": tmp_path / name,
+            "dev_data_path": None,
+            "batch_size": 64,
+            "max_steps": 150,
+        }
         argv = runs.flags(corpus, tmp_path / "run", **changes)
-        assert runs.start("run_pretrain.py", [*argv, "--overwrite"], tmp_path / "output").wait(timeout=120) == 0
-        lines = map(json.loads, (tmp_path / "run" / "log.jsonl").read_text(encoding="utf-8").splitlines())
+        assert (
+            runs.start("run_pretrain.py", [*argv, "--overwrite"], tmp_path / "output").wait(
+                timeout=120
+            )
+            == 0
+        )
+        lines = map(
+            json.loads, (tmp_path / "run" / "log.jsonl").read_text(encoding="utf-8").splitlines()
+        )
         most.append(max(line["memory_mb"] for line in lines if line["event"] == "training"))
     assert most[1] < most[0] + 15

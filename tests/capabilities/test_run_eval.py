@@ -21,7 +21,9 @@ FIGURES = ("forward", "backward", "mean of the two")
 def text(tmp_path_factory):
     """A folder of two files, and all of their lines."""
     folder = tmp_path_factory.mktemp("text")
-    return folder, write_text(folder / "0.txt", 47, seed=1) + write_text(folder / "1.txt", 22, seed=2)
+    return folder, write_text(folder / "0.txt", 47, seed=1) + write_text(
+        folder / "1.txt", 22, seed=2
+    )
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -34,7 +36,14 @@ def variant(request, tmp_path_factory):
 def evaluate(capsys, checkpoint_, folder, *more) -> tuple[dict[str, float], str]:
     """Run it. Returns the figures by their names, and all that it prints."""
     capsys.readouterr()
-    run_eval.main([f"--init_from_ckpt={checkpoint_}", f"--dev_data_path={folder}", "--device=cpu", *map(str, more)])
+    run_eval.main(
+        [
+            f"--init_from_ckpt={checkpoint_}",
+            f"--dev_data_path={folder}",
+            "--device=cpu",
+            *map(str, more),
+        ]
+    )
     output = capsys.readouterr().out
     named = re.findall(r"^perplexity, (forward|backward|mean of the two) +([\d.]+)$", output, re.M)
     assert [name for name, _ in named] == list(FIGURES)
@@ -51,10 +60,14 @@ def test_perplexity_equals_the_reference(variant, text, capsys, batch_size, unro
     folder, lines = text
     sentences = list(filter(None, lines))
     predictions = sum(len(line) + 1 for line in sentences)
-    forward, backward = (log_probability(weights, direction, sentences) for direction in reference.DIRECTIONS)
+    forward, backward = (
+        log_probability(weights, direction, sentences) for direction in reference.DIRECTIONS
+    )
     losses = -forward / predictions, -backward / predictions
     expected = [*np.exp(losses), np.mean(np.exp(losses))]
-    figures, output = evaluate(capsys, prefix, folder, f"--batch_size={batch_size}", f"--unroll_steps={unroll_steps}")
+    figures, output = evaluate(
+        capsys, prefix, folder, f"--batch_size={batch_size}", f"--unroll_steps={unroll_steps}"
+    )
     assert [figures[name] for name in FIGURES] == pytest.approx(expected, rel=2e-5, abs=6e-4)
     assert len(set(figures.values())) == 3, "the test has lost its power: two figures are the same"
     words = [word for line in lines for word in line]
@@ -67,7 +80,10 @@ def test_it_is_the_perplexity_that_pretraining_reported(tmp_path, capsys):
     corpus = runs.write_corpus(tmp_path / "corpus")
     runs.pretrain(runs.flags(corpus, tmp_path / "run", max_steps=12, dropout=0.5))
     reported = runs.log_lines(tmp_path / "run", "evaluation")[-1]
-    more = ("--unroll_steps=9", f"--vocab_file={corpus / 'vocab.txt'}")  # rows by default, not those of the training
+    more = (
+        "--unroll_steps=9",
+        f"--vocab_file={corpus / 'vocab.txt'}",
+    )  # rows by default, not those of the training
     figures, _ = evaluate(capsys, tmp_path / "run", corpus / "dev.txt", *more)
     for name, key in (("forward", "forward_"), ("backward", "backward_"), ("mean of the two", "")):
         assert figures[name] == pytest.approx(reported[f"{key}perplexity"], abs=6e-4)
@@ -75,10 +91,19 @@ def test_it_is_the_perplexity_that_pretraining_reported(tmp_path, capsys):
 
 @pytest.mark.ranks
 def test_ranks_find_the_figures_of_one_process(model, text, tmp_path, capsys):
-    flags = [f"--init_from_ckpt={model}", f"--dev_data_path={text[0]}", "--device=cpu", "--batch_size=3"]
+    flags = [
+        f"--init_from_ckpt={model}",
+        f"--dev_data_path={text[0]}",
+        "--device=cpu",
+        "--batch_size=3",
+    ]
     processes = runs.start_ranks("run_eval.py", flags, tmp_path)
-    assert [process.wait(timeout=120) for process in processes] == [0, 0], (tmp_path / "rank0").read_text()
-    printed = re.findall(r"^perplexity.* ([\d.]+)$", (tmp_path / "rank0").read_text(encoding="utf-8"), re.M)
+    assert [process.wait(timeout=120) for process in processes] == [0, 0], (
+        tmp_path / "rank0"
+    ).read_text()
+    printed = re.findall(
+        r"^perplexity.* ([\d.]+)$", (tmp_path / "rank0").read_text(encoding="utf-8"), re.M
+    )
     expected, _ = evaluate(capsys, model, text[0], "--batch_size=3")
     assert len(printed) == 3 and list(map(float, printed)) == pytest.approx(
         list(expected.values()), rel=1e-6, abs=1.1e-3
@@ -100,23 +125,35 @@ def test_every_sentence_has_its_score_in_any_batch(variant, text, tmp_path, caps
     folder, lines = text
     numbers = [number for number, line in enumerate(lines) if line]
     sentences = [lines[number] for number in numbers]
-    expected = np.array([[log_probability(weights, d, [line]) for d in reference.DIRECTIONS] for line in sentences])
+    expected = np.array(
+        [[log_probability(weights, d, [line]) for d in reference.DIRECTIONS] for line in sentences]
+    )
     predictions = sum(len(line) + 1 for line in sentences)
     for size in (1, 3, 128):
         path = tmp_path / f"{size}.tsv"
-        figures, output = evaluate(capsys, prefix, folder, f"--batch_size={size}", "--per_sentence", path)
+        figures, output = evaluate(
+            capsys, prefix, folder, f"--batch_size={size}", "--per_sentence", path
+        )
         rows = read_tsv(path)
-        assert [(row["line"], row["sentence"]) for row in rows] == [(str(n), str(k)) for k, n in enumerate(numbers)]
-        scores = np.array([[float(row[name]) for name in ("forward", "backward", "mean")] for row in rows])
+        assert [(row["line"], row["sentence"]) for row in rows] == [
+            (str(n), str(k)) for k, n in enumerate(numbers)
+        ]
+        scores = np.array(
+            [[float(row[name]) for name in ("forward", "backward", "mean")] for row in rows]
+        )
         np.testing.assert_allclose(scores[:, :2], expected, atol=1e-4, rtol=0)
         np.testing.assert_allclose(scores[:, 2], expected.mean(axis=1), atol=1e-4, rtol=0)
         losses = -expected.sum(axis=0) / predictions
-        assert [figures["forward"], figures["backward"]] == pytest.approx(np.exp(losses), rel=2e-5, abs=6e-4)
+        assert [figures["forward"], figures["backward"]] == pytest.approx(
+            np.exp(losses), rel=2e-5, abs=6e-4
+        )
         assert f"in each direction  {predictions} in" in output
 
 
 @pytest.mark.parametrize("context", ["sentence", "carry"])
-def test_surprisal_adds_up_to_the_scores_and_the_perplexity(variant, text, tmp_path, capsys, context):
+def test_surprisal_adds_up_to_the_scores_and_the_perplexity(
+    variant, text, tmp_path, capsys, context
+):
     (prefix, _), (folder, lines) = variant, text
     outputs = "--per_token", tmp_path / "tokens", "--per_sentence", tmp_path / "sentences"
     figures, _ = evaluate(capsys, prefix, folder, f"--context={context}", *outputs)
@@ -129,7 +166,9 @@ def test_surprisal_adds_up_to_the_scores_and_the_perplexity(variant, text, tmp_p
     assert all(int(row["in_vocabulary"]) == (row["token"] not in UNKNOWN) for row in rows)
     for sentence in read_tsv(tmp_path / "sentences"):
         for direction in reference.DIRECTIONS:
-            bits = sum(float(row[direction]) for row in rows if row["sentence"] == sentence["sentence"])
+            bits = sum(
+                float(row[direction]) for row in rows if row["sentence"] == sentence["sentence"]
+            )
             assert float(sentence[direction]) == pytest.approx(-bits * np.log(2), abs=1e-4)
 
 
@@ -141,7 +180,10 @@ def test_offsets_of_raw_text_are_those_of_its_lines(model, tmp_path, capsys):
     found = [(r["token"], lines[int(r["line"])][int(r["begin"]) : int(r["end"])]) for r in rows]
     changed = [('"', "“"), ('"', "”"), ("n't", "n’t"), ("cafés", "cafe\u0301s"), ("...", "…")]
     assert [pair for pair in found if pair[0] not in (pair[1], "</S>")] == changed
-    assert [(r["line"], r["sentence"]) for r in rows if r["token"] == "</S>"] == [("0", "0"), ("2", "1")]
+    assert [(r["line"], r["sentence"]) for r in rows if r["token"] == "</S>"] == [
+        ("0", "0"),
+        ("2", "1"),
+    ]
 
 
 # Interruption and files
@@ -175,4 +217,6 @@ def test_an_interrupted_run_leaves_the_earlier_file(model, text, tmp_path, monke
 def test_a_flag_without_effect_is_an_error(capsys, flags):
     with pytest.raises(SystemExit):
         run_eval.parse(["--init_from_ckpt=en", *flags.split()])
-    assert re.search(rf"{flags.split()[1].partition('=')[0]} has no effect without", capsys.readouterr().err)
+    assert re.search(
+        rf"{flags.split()[1].partition('=')[0]} has no effect without", capsys.readouterr().err
+    )

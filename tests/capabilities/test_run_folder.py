@@ -19,7 +19,9 @@ from elmo_tools.pretraining.run_folder import RunFolder
 pytestmark = pytest.mark.usefixtures("no_fsync")
 
 
-def test_a_log_that_cannot_be_written_does_not_end_the_run(corpus, finished, tmp_path, monkeypatch, messages):
+def test_a_log_that_cannot_be_written_does_not_end_the_run(
+    corpus, finished, tmp_path, monkeypatch, messages
+):
     append = RunFolder.append_log
 
     def append_to_nothing(folder, *line):
@@ -42,12 +44,19 @@ def test_a_kill_before_the_names_are_written_loses_no_name(corpus, tmp_path, mon
     monkeypatch.undo()
     scores(monkeypatch, [30.0])
     runs.pretrain(argv)
-    assert best_of(tmp_path) == (4, 20.0) and checkpoint.read_names(tmp_path) == {"best": 4, "final": 8}
+    assert best_of(tmp_path) == (4, 20.0) and checkpoint.read_names(tmp_path) == {
+        "best": 4,
+        "final": 8,
+    }
 
 
-def test_a_run_resumed_in_another_folder_begins_its_log_and_its_best(corpus, finished, tmp_path, monkeypatch):
+def test_a_run_resumed_in_another_folder_begins_its_log_and_its_best(
+    corpus, finished, tmp_path, monkeypatch
+):
     scores(monkeypatch, [1000.0])
-    runs.pretrain(runs.flags(corpus, tmp_path / "run", max_steps=31, eval_freq=31, init_from_ckpt=finished))
+    runs.pretrain(
+        runs.flags(corpus, tmp_path / "run", max_steps=31, eval_freq=31, init_from_ckpt=finished)
+    )
     assert best_of(tmp_path / "run") == (31, 1000.0)
     assert [line["step"] for line in runs.log_lines(tmp_path / "run", "training")] == [31]
 
@@ -89,13 +98,18 @@ def test_an_earlier_run_is_not_overwritten_by_accident(corpus, finished, tmp_pat
 
 
 @pytest.mark.parametrize("fault", ["memory", "corpus"])
-def test_an_earlier_run_stays_until_there_is_something_in_its_place(corpus, finished, tmp_path, monkeypatch, fault):
+def test_an_earlier_run_stays_until_there_is_something_in_its_place(
+    corpus, finished, tmp_path, monkeypatch, fault
+):
     folder = shutil.copytree(finished, tmp_path / "run")
     before = content(folder)
     argv = runs.flags(corpus, folder, overwrite=True, save_freq=6, max_steps=8)
     if fault == "corpus":
         argv.append("--train_data_path=nowhere/*")
-    with monkeypatch.context() as patched, pytest.raises(UserError if fault == "corpus" else MemoryError):
+    with (
+        monkeypatch.context() as patched,
+        pytest.raises(UserError if fault == "corpus" else MemoryError),
+    ):
         patched.setattr(Meter, "add", mock.Mock(side_effect=MemoryError))
         run_pretrain.main(argv)
     assert content(folder) == before
@@ -104,16 +118,23 @@ def test_an_earlier_run_stays_until_there_is_something_in_its_place(corpus, fini
 def test_overwriting_replaces_a_run_by_the_first_checkpoint(corpus, finished, tmp_path, messages):
     """Also the checkpoints of the same steps, the log and the names."""
     folder = shutil.copytree(finished, tmp_path / "run")
-    runs.pretrain(runs.flags(corpus, folder, overwrite=True, save_freq=10, max_steps=14, seed=3, log_freq=10))
+    runs.pretrain(
+        runs.flags(corpus, folder, overwrite=True, save_freq=10, max_steps=14, seed=3, log_freq=10)
+    )
     assert "10, 12, 20" in messages()
     assert checkpoint.steps(folder) == [10, 12, 14]
-    assert all(checkpoint.load_config(folder / step)["training"]["seed"] == 3 for step in ("10", "12", "14"))
+    assert all(
+        checkpoint.load_config(folder / step)["training"]["seed"] == 3
+        for step in ("10", "12", "14")
+    )
     assert checkpoint.read_names(folder)["final"] == 14
     assert [line["step"] for line in runs.log_lines(folder, "training")] == [10, 14]
     assert not list(folder.glob(".*.tmp"))
 
 
-def test_a_run_stopped_before_its_first_step_replaces_nothing(corpus, finished, tmp_path, monkeypatch, messages):
+def test_a_run_stopped_before_its_first_step_replaces_nothing(
+    corpus, finished, tmp_path, monkeypatch, messages
+):
     folder = shutil.copytree(finished, tmp_path / "run")
     before = content(folder)
     monkeypatch.setattr(run.Interruption, "is_requested", lambda _: True)
@@ -177,7 +198,9 @@ def test_a_folder_with_other_files_in_our_places_is_not_used(corpus, tmp_path, n
     for flag in ("--overwrite", "--resume"):
         with pytest.raises(UserError, match=re.escape(str(tmp_path))):
             run_pretrain.main([*runs.flags(corpus, tmp_path), flag])
-    lock = {} if name == "model.safetensors" else {tmp_path / ".lock": b""}  # nothing is written beside a model
+    lock = (
+        {} if name == "model.safetensors" else {tmp_path / ".lock": b""}
+    )  # nothing is written beside a model
     assert content(tmp_path) == {tmp_path / name: b'{"mine": "yes"}', **lock}
 
 
@@ -191,7 +214,9 @@ def test_what_killed_runs_have_left_is_removed(corpus, tmp_path):
     assert [name for name in left + others if (tmp_path / name).exists()] == others
 
 
-def test_a_checkpoint_that_was_being_replaced_when_a_kill_came_is_restored(corpus, finished, tmp_path):
+def test_a_checkpoint_that_was_being_replaced_when_a_kill_came_is_restored(
+    corpus, finished, tmp_path
+):
     """The one that was to replace it, or one that was being deleted, is not."""
     shutil.copytree(finished / "30", tmp_path / f".30.{'b' * 16}.old")
     shutil.copytree(finished / "30", tmp_path / f".30.{'a' * 16}.tmp")

@@ -18,9 +18,25 @@ DATA = runs.PROJECT / "data"
 def trained(tmp_path_factory):
     """A small model after a few steps on the sample."""
     folder = tmp_path_factory.mktemp("trained")
-    data = {"train_data_path": DATA / "train", "vocab_file": DATA / "vocabulary.txt", "dev_data_path": None}
-    sizes = {"cell_dim": 48, "projection_dim": 24, "filters": "1:8,2:16,3:16", "batch_size": 32, "unroll_steps": 20}
-    optimizer = {"optimizer": "adam", "lr": 0.01, "warmup_steps": 10, "dropout": 0, "n_negative_samples": 0}
+    data = {
+        "train_data_path": DATA / "train",
+        "vocab_file": DATA / "vocabulary.txt",
+        "dev_data_path": None,
+    }
+    sizes = {
+        "cell_dim": 48,
+        "projection_dim": 24,
+        "filters": "1:8,2:16,3:16",
+        "batch_size": 32,
+        "unroll_steps": 20,
+    }
+    optimizer = {
+        "optimizer": "adam",
+        "lr": 0.01,
+        "warmup_steps": 10,
+        "dropout": 0,
+        "n_negative_samples": 0,
+    }
     runs.pretrain(runs.flags(DATA, folder, max_steps=50, **data, **sizes, **optimizer))
     return folder
 
@@ -42,7 +58,12 @@ def test_contextual_layers_distinguish_senses_and_layer_0_does_not(trained, prin
 
 
 def test_the_end_of_run_sh(trained, printed):
-    argv = [f"--senses={DATA / 'dev_senses.tsv'}", "--word=bank,苹果", "--examples=2", "--neighbours=1"]
+    argv = [
+        f"--senses={DATA / 'dev_senses.tsv'}",
+        "--word=bank,苹果",
+        "--examples=2",
+        "--neighbours=1",
+    ]
     lines = printed(trained, DATA / "dev", *argv)
     assert len(lines) < 25
     assert list(table(lines)) == ["bank", "苹果", "words of dev_senses.tsv: 26"]
@@ -55,7 +76,9 @@ def test_neighbours_are_the_nearest_by_layer(model, corpus, printed):
     embedder = ELMoEmbedder(model, device="cpu")
     texts = list(dict.fromkeys(line for line in LINES if "bank" in line.split()))
     arrays = embedder.encode([text.split() for text in texts])
-    vectors = np.stack([array[:, text.split().index("bank")] for text, array in zip(texts, arrays, strict=True)])
+    vectors = np.stack(
+        [array[:, text.split().index("bank")] for text, array in zip(texts, arrays, strict=True)]
+    )
     vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)  # (4, layers, 2P)
     shown = [line for line in lines[2:] if "[bank]" in line]
     assert len(shown) == 4 * (1 + 2 * 3)
@@ -77,11 +100,15 @@ def agrees(line: str, text: str) -> bool:
 
 def test_a_sentence_of_ones_own_is_compared(model, corpus, printed):
     text = "the bank of the town was closed"
-    lines = printed(model, corpus, "--word=bank", "--sentence=his bank gave him credit", f"--sentence={text}")
+    lines = printed(
+        model, corpus, "--word=bank", "--sentence=his bank gave him credit", f"--sentence={text}"
+    )
     examples = [sentence_of(line) for line in lines if re.match(r"  \d ", line)]
     assert examples == ["his bank gave him credit", text]
     below = lines[lines.index(next(line for line in lines if re.match("  2 ", line))) + 1 :]
-    assert below and not any("town" in line for line in below)  # the same sentence is no neighbour of itself
+    assert below and not any(
+        "town" in line for line in below
+    )  # the same sentence is no neighbour of itself
 
 
 def test_the_nearest_words_in_layer_0(model, corpus, printed):
@@ -96,10 +123,14 @@ def test_the_nearest_words_in_layer_0(model, corpus, printed):
     assert "layer 0" in lines[1] and lines[1].endswith(f" {nearest}")
 
 
-def test_a_word_outside_the_vocabulary_is_compared_without_a_warning(model, corpus, printed, caplog):
+def test_a_word_outside_the_vocabulary_is_compared_without_a_warning(
+    model, corpus, printed, caplog
+):
     """The sample's page of another language's words began with twenty of them."""
     lines = printed(model, corpus, "--word=on")
-    assert "on" not in tiny.WORDS and len(re.findall(r" \d\.\d\d", lines[1])) == nearest.NEAREST_WORDS
+    assert (
+        "on" not in tiny.WORDS and len(re.findall(r" \d\.\d\d", lines[1])) == nearest.NEAREST_WORDS
+    )
     assert "'on'" not in caplog.text
 
 

@@ -29,9 +29,16 @@ def decode(tokens, vocabulary):
         return [vocabulary[i] for i in tokens.words]
     words = []
     for row, length in zip(tokens.characters, tokens.lengths, strict=True):
-        assert row[0] == 259 and row[length - 1] == 260 and (row[length:] == 261).all() and (row > 0).all()
+        assert (
+            row[0] == 259
+            and row[length - 1] == 260
+            and (row[length:] == 261).all()
+            and (row > 0).all()
+        )
         inner = row[1 : length - 1] - 1
-        words.append(MARKERS[inner[0] - 256] if inner[:1] >= 256 else bytes(inner.astype(np.uint8)).decode())
+        words.append(
+            MARKERS[inner[0] - 256] if inner[:1] >= 256 else bytes(inner.astype(np.uint8)).decode()
+        )
     return words
 
 
@@ -61,7 +68,13 @@ def naive_steps(sentence, vocabulary, input="char"):
     entering = known if input == "word" else list
     forward, backward = ["<S>", *sentence, "</S>"], ["</S>", *sentence[::-1], "<S>"]
     return list(
-        zip(entering(forward[:-1]), known(forward[1:]), entering(backward[:-1]), known(backward[1:]), strict=True)
+        zip(
+            entering(forward[:-1]),
+            known(forward[1:]),
+            entering(backward[:-1]),
+            known(backward[1:]),
+            strict=True,
+        )
     )
 
 
@@ -92,7 +105,9 @@ def fields_of(batch):
         batch.forward_target,
         batch.backward_target,
     ]
-    return arrays + [batch.lengths] + ([] if batch.tokens.lengths is None else [batch.tokens.lengths])
+    return (
+        arrays + [batch.lengths] + ([] if batch.tokens.lengths is None else [batch.tokens.lengths])
+    )
 
 
 def assert_same_batch(a, b):
@@ -104,7 +119,9 @@ def assert_same_batch(a, b):
 
 @pytest.mark.parametrize("input", ["char", "word"])
 @pytest.mark.parametrize(("batch_size", "steps"), [(1, 1), (2, 3), (5, 7), (3, 40)])
-def test_train_stream_equals_the_naive_one(tmp_path, vocabulary, monkeypatch, input, batch_size, steps):
+def test_train_stream_equals_the_naive_one(
+    tmp_path, vocabulary, monkeypatch, input, batch_size, steps
+):
     monkeypatch.setattr(TrainStream, "_permutation", lambda stream, n, key: np.arange(n))
     corpus, sentences = write_shards(tmp_path / "c", 9, 4, 11)
     stream = TrainStream(corpus, vocabulary, batch_size, steps, input)
@@ -149,11 +166,17 @@ def test_the_words_of_a_file_that_was_read_are_forgotten(tmp_path, vocabulary):
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
-@pytest.mark.parametrize("sizes", [(20,), (7, 9), (5, 6, 7), (3, 4, 5, 6, 2, 7, 3), (1, 1, 1, 1, 9)])
-def test_the_ranks_together_read_each_sentence_once_an_epoch(tmp_path, vocabulary, world_size, sizes):
+@pytest.mark.parametrize(
+    "sizes", [(20,), (7, 9), (5, 6, 7), (3, 4, 5, 6, 2, 7, 3), (1, 1, 1, 1, 9)]
+)
+def test_the_ranks_together_read_each_sentence_once_an_epoch(
+    tmp_path, vocabulary, world_size, sizes
+):
     corpus, sentences = write_shards(tmp_path / "c", *sizes)
     ranks = [
-        sentences_by_epoch(TrainStream(corpus, vocabulary, 1, 1, rank=rank, world_size=world_size), 3)
+        sentences_by_epoch(
+            TrainStream(corpus, vocabulary, 1, 1, rank=rank, world_size=world_size), 3
+        )
         for rank in range(world_size)
     ]
     orders = []
@@ -202,7 +225,9 @@ def test_a_stream_resumes_exactly_anywhere(tmp_path, vocabulary, sizes, batch_si
     start = stream.position
     batches = [next(stream) for _ in range(60)]
     visited = {(batch.position["epoch"], batch.position["shard"]) for batch in batches}
-    assert len(visited) > 3 and max(visited)[0] >= 1, "the positions should include the boundaries of shards and epochs"
+    assert len(visited) > 3 and max(visited)[0] >= 1, (
+        "the positions should include the boundaries of shards and epochs"
+    )
     for i, position in enumerate([start, *(batch.position for batch in batches[:-3])]):
         resumed = make()
         resumed.seek(pickle.loads(pickle.dumps(position)))
@@ -217,9 +242,13 @@ def test_a_stream_resumes_exactly_anywhere(tmp_path, vocabulary, sizes, batch_si
 def test_noise_is_read_but_not_predicted(tmp_path, vocabulary):
     """It depends on seed, epoch and file, not on rows and ranks."""
     corpus, _ = write_shards(tmp_path / "c", 30, 40)
-    clean, noisy = (TrainStream(corpus, vocabulary, 3, 5, seed=2, noise=noise) for noise in (0, 0.3))
+    clean, noisy = (
+        TrainStream(corpus, vocabulary, 3, 5, seed=2, noise=noise) for noise in (0, 0.3)
+    )
     pairs = [steps_of(next(stream), vocabulary) for _ in range(60) for stream in (clean, noisy)]
-    steps = [list(chain.from_iterable(chain.from_iterable(part))) for part in (pairs[::2], pairs[1::2])]
+    steps = [
+        list(chain.from_iterable(chain.from_iterable(part))) for part in (pairs[::2], pairs[1::2])
+    ]
     changed = [0, 0]
     for one, other in zip(*steps, strict=True):
         assert one[1::2] == other[1::2]
@@ -227,7 +256,10 @@ def test_noise_is_read_but_not_predicted(tmp_path, vocabulary):
     assert all(0.1 < n / len(steps[0]) < 0.3 for n in changed)  # not markers, not "."
 
     def read(size, **options):
-        ranks = [TrainStream(corpus, vocabulary, 1, 1, rank=k, world_size=size, **options) for k in range(size)]
+        ranks = [
+            TrainStream(corpus, vocabulary, 1, 1, rank=k, world_size=size, **options)
+            for k in range(size)
+        ]
         epochs = zip(*(sentences_by_epoch(stream, 2) for stream in ranks), strict=True)
         return [sorted(chain.from_iterable(dealt)) for dealt in epochs]
 

@@ -13,7 +13,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[1] / "support")]
+sys.path[:0] = [
+    str(Path(__file__).resolve().parents[2]),
+    str(Path(__file__).resolve().parents[1] / "support"),
+]
 
 import foreign
 import manylangs_model
@@ -26,7 +29,20 @@ from elmo_core.weights import checkpoint, formats
 from elmo_tasks import Classifier, Parser, Reader, Tagger
 
 MOST = 3 << 30  # bytes beyond those of an idle process
-VALUES = ["-1", "0", "1000000000", "1e30", "0.5", '"x"', "[]", "{}", "null", "NaN", "true", "9" * 5000]
+VALUES = [
+    "-1",
+    "0",
+    "1000000000",
+    "1e30",
+    "0.5",
+    '"x"',
+    "[]",
+    "{}",
+    "null",
+    "NaN",
+    "true",
+    "9" * 5000,
+]
 Read = Callable[[], object]
 
 
@@ -41,7 +57,13 @@ def elmo(folder: Path, input: str) -> tuple[Path, Read]:
 def task(folder: Path, kind: type, answer: Callable, parts: dict, **settings) -> tuple[Path, Read]:
     elmo(folder / "bilm", "word")
     (folder / "v.txt").write_text("bank 1 2 3\nthe 3 2 1\n", encoding="utf-8")
-    small = {"elmo": folder / "bilm", "word_vectors": folder / "v.txt", "layers": "mix", "hidden_dim": 3, "word_dim": 5}
+    small = {
+        "elmo": folder / "bilm",
+        "word_vectors": folder / "v.txt",
+        "layers": "mix",
+        "hidden_dim": 3,
+        "word_dim": 5,
+    }
     settings = kind.settings_type(**small, lang="none", **settings)
     kind.create(settings, parts, "cpu").save(folder / "model")
     return folder / "model" / "config.json", lambda: answer(kind(folder / "model"))
@@ -64,7 +86,12 @@ def classifier(folder: Path) -> tuple[Path, Read]:
 
 def parser(folder: Path) -> tuple[Path, Read]:
     parts = {"labels": ["det", "root"], "tags": ["N", "V"], "words": ["the"]}
-    return task(folder, Parser, lambda model: [tree.to_conllu() for tree in model.predict(["the bank"])], parts)
+    return task(
+        folder,
+        Parser,
+        lambda model: [tree.to_conllu() for tree in model.predict(["the bank"])],
+        parts,
+    )
 
 
 def manylangs(folder: Path) -> tuple[Path, Read]:
@@ -82,7 +109,10 @@ def options(folder: Path) -> tuple[Path, Read]:
 CONFIGS = {
     "ELMo of characters": lambda folder: elmo(folder, "char"),
     "ELMo of words": lambda folder: elmo(folder, "word"),
-    **{config.__name__: config for config in (tagger, reader, classifier, parser, manylangs, options)},
+    **{
+        config.__name__: config
+        for config in (tagger, reader, classifier, parser, manylangs, options)
+    },
 }
 
 
@@ -117,7 +147,9 @@ def check(folder: Path) -> Iterator[dict]:
         read()
         text = path.read_text(encoding="utf-8")
         values, errors, faults = json.loads(text), 0, []
-        fields = [field for field in paths(values) if field[0] != "settings" or field not in checked]
+        fields = [
+            field for field in paths(values) if field[0] != "settings" or field not in checked
+        ]
         checked.update(fields)
         for field in fields:
             for value in VALUES:
@@ -126,7 +158,9 @@ def check(folder: Path) -> Iterator[dict]:
                     read()
                 except UserError as error:
                     errors += 1
-                    if not any(word in str(error) for word in (path.name, str(path.parent), field[-1])):
+                    if not any(
+                        word in str(error) for word in (path.name, str(path.parent), field[-1])
+                    ):
                         faults.append(f"{field} {value[:9]}: the message names no file: {error}")
                 except BaseException as error:
                     faults.append(f"{field} {value[:9]}: {type(error).__name__} {error}"[:300])
@@ -136,7 +170,10 @@ def check(folder: Path) -> Iterator[dict]:
 
 
 if __name__ == "__main__":
-    virtual = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    virtual = (
+        int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        * resource.getpagesize()
+    )
     resource.setrlimit(resource.RLIMIT_AS, (virtual + MOST,) * 2)
     for result in check(Path(sys.argv[1])):
         print(json.dumps(result), flush=True)

@@ -19,7 +19,10 @@ from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[1] / "support")]
+sys.path[:0] = [
+    str(Path(__file__).resolve().parents[2]),
+    str(Path(__file__).resolve().parents[1] / "support"),
+]
 
 import numpy as np
 import runs
@@ -48,14 +51,30 @@ SENTENCES = [["Anna", "lives", "in", "Paris", "."], ["Paris", "is", "large", "."
 LABELS = [["B-PER", "O", "O", "B-LOC", "O"], ["B-LOC", "O", "O", "O"]] * 9
 TREES = ["1\tAnna\t_\t_\t_\t_\t2\tnsubj\t_\t_\n2\tlives\t_\t_\t_\t_\t0\troot\t_\t_\n\n"] * 18
 ANSWER = {"text": ["Paris"], "answer_start": [14]}
-PASSAGE = {"context": "Anna lives in Paris .", "question": "Where does Anna live ?", "answers": ANSWER}
-OWN = (".notes.txt", ".link", ".git")  # of the user; visible files are allowed once there is a model
+PASSAGE = {
+    "context": "Anna lives in Paris .",
+    "question": "Where does Anna live ?",
+    "answers": ANSWER,
+}
+OWN = (
+    ".notes.txt",
+    ".link",
+    ".git",
+)  # of the user; visible files are allowed once there is a model
 SMALL = {"hidden_dim": 8, "word_dim": 8, "patience": 0}
 
 
 def tag(folder: Path, elmo: str, **settings) -> None:
     settings = TaggerSettings(elmo=elmo, epochs=9, n_layers=1, ema=0.9, **SMALL, **settings)
-    Tagger.train(SENTENCES, LABELS, settings=settings, save_dir=folder, resume=True, device="cpu", progress=False)
+    Tagger.train(
+        SENTENCES,
+        LABELS,
+        settings=settings,
+        save_dir=folder,
+        resume=True,
+        device="cpu",
+        progress=False,
+    )
 
 
 def classify(folder: Path, elmo: str, **settings) -> None:
@@ -63,21 +82,45 @@ def classify(folder: Path, elmo: str, **settings) -> None:
     epochs = {"epochs": 5, "tune_epochs": 4, "elmo_trainable": True}
     settings = ClassifierSettings(elmo=elmo, **epochs, head="attention", lang="none", **settings)
     Classifier.train(
-        texts, ["a", "b"] * 9, settings=settings, save_dir=folder, resume=True, device="cpu", progress=False
+        texts,
+        ["a", "b"] * 9,
+        settings=settings,
+        save_dir=folder,
+        resume=True,
+        device="cpu",
+        progress=False,
     )
 
 
 def read(folder: Path, elmo: str, **settings) -> None:
-    settings = ReaderSettings(elmo=elmo, epochs=9, batch_size=2, ema=0.9, lang="none", **SMALL, **settings)
+    settings = ReaderSettings(
+        elmo=elmo, epochs=9, batch_size=2, ema=0.9, lang="none", **SMALL, **settings
+    )
     examples = [{"id": str(k), **PASSAGE} for k in range(8)]
-    Reader.train(examples, dev=examples, settings=settings, save_dir=folder, resume=True, device="cpu", progress=False)
+    Reader.train(
+        examples,
+        dev=examples,
+        settings=settings,
+        save_dir=folder,
+        resume=True,
+        device="cpu",
+        progress=False,
+    )
 
 
 def parse(folder: Path, elmo: str, **settings) -> None:
     treebank = folder.parent / "treebank.conllu"
     treebank.write_text("".join(TREES), encoding="utf-8")
     settings = ParserSettings(elmo=elmo, epochs=9, arc_dim=8, label_dim=6, **SMALL, **settings)
-    Parser.train(treebank, dev=treebank, settings=settings, save_dir=folder, resume=True, device="cpu", progress=False)
+    Parser.train(
+        treebank,
+        dev=treebank,
+        settings=settings,
+        save_dir=folder,
+        resume=True,
+        device="cpu",
+        progress=False,
+    )
 
 
 def pretrain(folder: Path, elmo: str, **settings) -> None:
@@ -102,14 +145,19 @@ def save_checkpoint(folder: Path, models: list[Path]) -> Iterator[None]:
         final = checkpoint.resolve(model / "final")
         optimizer, progress = checkpoint.load_training(final)
         contents.append(
-            (checkpoint.load_params(final), (checkpoint.load_config(final)["training"], optimizer, progress))
+            (
+                checkpoint.load_params(final),
+                (checkpoint.load_config(final)["training"], optimizer, progress),
+            )
         )
     config = run_pretrain.ELMoConfig.from_dict(checkpoint.load_config(final)["model"])
     vocabulary = Vocabulary.from_file(final / checkpoint.VOCABULARY)
     folder.mkdir(exist_ok=True)
     for weights, training in itertools.cycle(contents):
         with run_folder.locked(folder):
-            checkpoint.save_model(folder / "24", config, weights, vocabulary, training, overwrite=True)
+            checkpoint.save_model(
+                folder / "24", config, weights, vocabulary, training, overwrite=True
+            )
         yield
 
 
@@ -147,7 +195,9 @@ WORKS = {
 }
 
 
-def run(function: Callable, *arguments: object, seconds: float | None = None, **settings: object) -> float:
+def run(
+    function: Callable, *arguments: object, seconds: float | None = None, **settings: object
+) -> float:
     """Run a function in a process to its end or, with seconds, kill it that long after its start. Returns the seconds."""
     process = FORK.Process(target=function, args=arguments, kwargs=settings)
     began = time.monotonic()
@@ -160,7 +210,9 @@ def run(function: Callable, *arguments: object, seconds: float | None = None, **
 
 
 def equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+    return one.keys() == other.keys() and all(
+        np.array_equal(one[name], other[name]) for name in one
+    )
 
 
 def make_own_files(folder: Path) -> Callable[[], bool]:
@@ -170,7 +222,9 @@ def make_own_files(folder: Path) -> Callable[[], bool]:
     note.write_text("mine", encoding="utf-8")
     refs.mkdir(parents=True, exist_ok=True)
     link.symlink_to("nowhere")
-    return lambda: note.read_text(encoding="utf-8") == "mine" and refs.is_dir() and link.is_symlink()
+    return lambda: (
+        note.read_text(encoding="utf-8") == "mine" and refs.is_dir() and link.is_symlink()
+    )
 
 
 def kill_trainings(work: Work, folder: Path, elmo: str, times: int) -> str:
@@ -207,7 +261,9 @@ def kill_saves(work: Work, folder: Path, elmo: str, times: int) -> str:
     has_own_files = None
     for _ in range(times):
         has_saved = FORK.Event()
-        process = FORK.Process(target=save_without_end, args=(work.saves, target, models, has_saved))
+        process = FORK.Process(
+            target=save_without_end, args=(work.saves, target, models, has_saved)
+        )
         process.start()
         assert has_saved.wait(60), "it did not save"
         time.sleep(random.uniform(0, 0.3))

@@ -24,7 +24,9 @@ from elmo_tools.senses import occurrences
 from elmo_tools.senses.page import write_page
 
 HERE = Path(__file__).parent
-SCRIPTS = sorted(path for path in PROJECT.glob("*.py") if ".parser(" in path.read_text(encoding="utf-8"))
+SCRIPTS = sorted(
+    path for path in PROJECT.glob("*.py") if ".parser(" in path.read_text(encoding="utf-8")
+)
 NUMBERS = ("0", "-1", "1e30", "nan", "", "9" * 5000)
 KILLS = 1
 
@@ -44,7 +46,9 @@ def in_background(script: Path, *argv: object) -> subprocess.Popen:
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory):
     """The measurements, all at the same time: each test waits for its own."""
-    started = {"fields": in_background(HERE / "fields.py", tmp_path_factory.mktemp("hostile") / "fields")}
+    started = {
+        "fields": in_background(HERE / "fields.py", tmp_path_factory.mktemp("hostile") / "fields")
+    }
     started["kills"] = in_background(HERE / "kills.py", tmp_path_factory.mktemp("kills"), KILLS)
     yield started
     for process in started.values():
@@ -67,9 +71,13 @@ def test_any_value_in_a_configuration_is_an_error_that_names_the_file_or_harmles
         assert result["errors"]
 
 
-def test_a_killed_training_continues_to_the_same_weights_and_a_killed_save_leaves_a_whole_model(processes):
+def test_a_killed_training_continues_to_the_same_weights_and_a_killed_save_leaves_a_whole_model(
+    processes,
+):
     output = output_of(processes["kills"])
-    assert output.count("the same weights") == output.count("saves over a model") == len(kills.WORKS)
+    assert (
+        output.count("the same weights") == output.count("saves over a model") == len(kills.WORKS)
+    )
 
 
 def test_a_number_that_a_flag_cannot_have_is_an_error(monkeypatch):
@@ -165,8 +173,14 @@ def write_words(path: Path, words: list[str], others: list[str]) -> None:
 
 def test_a_page_shows_words_as_text_and_runs_nothing(tmp_path):
     write_words(tmp_path / "plain.html", ["bank"], [])
-    write_words(tmp_path / "page.html", WORDS[:2], [*WORDS, *(f"<b onclick=alert({k})>{k}" for k in range(10_000))])
-    plain, page = (Text((tmp_path / name).read_text(encoding="utf-8")) for name in ("plain.html", "page.html"))
+    write_words(
+        tmp_path / "page.html",
+        WORDS[:2],
+        [*WORDS, *(f"<b onclick=alert({k})>{k}" for k in range(10_000))],
+    )
+    plain, page = (
+        Text((tmp_path / name).read_text(encoding="utf-8")) for name in ("plain.html", "page.html")
+    )
     assert page.elements == plain.elements
     data = next(json.loads(script) for script in page.scripts if script.lstrip().startswith("{"))
     assert data["words"][0]["text"] == WORDS[0]

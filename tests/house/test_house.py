@@ -14,7 +14,9 @@ PACKAGES = sorted(path.parent.name for path in PROJECT.glob("*/__init__.py"))
 
 def scripts(pattern: str) -> list[str]:
     """The names of the scripts in a folder, from the project's, without the suffix."""
-    paths = [path for path in PROJECT.glob(pattern) if "__main__" in path.read_text(encoding="utf-8")]
+    paths = [
+        path for path in PROJECT.glob(pattern) if "__main__" in path.read_text(encoding="utf-8")
+    ]
     return sorted(str(path.relative_to(PROJECT).with_suffix("")) for path in paths)
 
 
@@ -45,7 +47,12 @@ def module_name(path: Path) -> str:
 
 MODULES = {
     module_name(path): path
-    for path in sorted([*PROJECT.glob("*.py"), *(path for name in PACKAGES for path in (PROJECT / name).rglob("*.py"))])
+    for path in sorted(
+        [
+            *PROJECT.glob("*.py"),
+            *(path for name in PACKAGES for path in (PROJECT / name).rglob("*.py")),
+        ]
+    )
 }
 
 
@@ -75,27 +82,38 @@ def test_imports_run_downwards(name):
         assert ours(name) <= LIBRARY
     if top == "elmo_core":
         assert "elmo" not in ours(name)
-    if top in PACKAGES and not name.startswith("elmo_tools.export.examples."):  # programs of exported folders
+    if top in PACKAGES and not name.startswith(
+        "elmo_tools.export.examples."
+    ):  # programs of exported folders
         assert not imports(MODULES[name]) & {"args", "argparse"}, "only scripts know flags"
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name.count(".") and name.startswith("elmo_core.")])
+@pytest.mark.parametrize(
+    "name", [name for name in MODULES if name.count(".") and name.startswith("elmo_core.")]
+)
 def test_packages_of_the_library_import_those_below(name):
     package = name.split(".")[1]
-    used = {found.split(".")[1] for found in imports(MODULES[name]) if found.startswith("elmo_core.")} - {package}
+    used = {
+        found.split(".")[1] for found in imports(MODULES[name]) if found.startswith("elmo_core.")
+    } - {package}
     assert used <= set(ORDER[: ORDER.index(package)])
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name.startswith("elmo_tasks.")])
 def test_tasks_do_not_import_each_other(name):
     tasks = {path.parent.name for path in PROJECT.glob("elmo_tasks/*/__init__.py")}
-    used = {found.split(".")[1] for found in imports(MODULES[name]) if found.startswith("elmo_tasks.")}
+    used = {
+        found.split(".")[1] for found in imports(MODULES[name]) if found.startswith("elmo_tasks.")
+    }
     assert used & tasks <= {name.split(".")[1]}
 
 
 def test_imports_are_no_circle():
     # every module of a package imports the package itself
-    graph = {name: imports(path) & set(MODULES) - {name, name.partition(".")[0]} for name, path in MODULES.items()}
+    graph = {
+        name: imports(path) & set(MODULES) - {name, name.partition(".")[0]}
+        for name, path in MODULES.items()
+    }
     while leaves := {name for name, needed in graph.items() if not needed}:
         graph = {name: needed - leaves for name, needed in graph.items() if name not in leaves}
     assert not graph
@@ -105,8 +123,14 @@ def test_imports_are_no_circle():
 def test_benchmarks_and_demos_use_public_names_only(name):
     """A private name that is set from outside goes unnoticed when the library renames it."""
     nodes = list(ast.walk(ast.parse((PROJECT / f"{name}.py").read_text(encoding="utf-8"))))
-    of_others = [node.attr for node in nodes if isinstance(node, ast.Attribute) and ast.unparse(node.value) != "self"]
-    imported = [alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names]
+    of_others = [
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) != "self"
+    ]
+    imported = [
+        alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names
+    ]
     assert not [word for word in (*of_others, *imported) if re.match("_[^_]", word)]
 
 
@@ -120,7 +144,9 @@ def test_help_shows_an_example_and_every_default(name, monkeypatch):
             assert action.help or action.choices, f"{name}: {action.dest}"
             if action.default not in (None, False, argparse.SUPPRESS):
                 values = action.default if isinstance(action.default, tuple) else [action.default]
-                assert "".join(f"(default:{''.join(map(str, values))}".split()) in text, f"{name}: {action.dest}"
+                assert "".join(f"(default:{''.join(map(str, values))}".split()) in text, (
+                    f"{name}: {action.dest}"
+                )
 
 
 RUN = """

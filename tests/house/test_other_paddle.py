@@ -41,8 +41,12 @@ def write(folder: Path) -> None:
     lines = [f"the O\n{name} B-x\n{name} I-x\n\n" for name in ("bank", "river") * 9]
     (folder / "train.txt").write_text("".join(lines), encoding="utf-8")
     data, ckpt = f"--train_file={folder / 'train.txt'}", f"--init_from_ckpt={folder / 'whole'}"
-    run_tag.main(["train", data, ckpt, "--epochs=1", "--hidden_dim=7", f"--save_dir={folder / 'tagger'}"])
-    lines = [f"{text}\t{label}\n" for text, label in zip(TEXTS * 40, ["sport", "art"] * 40, strict=True)]
+    run_tag.main(
+        ["train", data, ckpt, "--epochs=1", "--hidden_dim=7", f"--save_dir={folder / 'tagger'}"]
+    )
+    lines = [
+        f"{text}\t{label}\n" for text, label in zip(TEXTS * 40, ["sport", "art"] * 40, strict=True)
+    ]
     (folder / "texts.tsv").write_text("".join(lines), encoding="utf-8")
     data = f"--train_file={folder / 'texts.tsv'}"
     run_finetune.main([data, ckpt, "--epochs=1", f"--save_dir={folder / 'classifier'}"])
@@ -62,9 +66,13 @@ def answers(folder: Path) -> dict[str, np.ndarray]:
     found = {
         f"{name} {k}": array
         for name in ("whole", "words", *MODELS)
-        for k, array in enumerate(ELMoEmbedder(name if name in MODELS else folder / name).encode(SENTENCES))
+        for k, array in enumerate(
+            ELMoEmbedder(name if name in MODELS else folder / name).encode(SENTENCES)
+        )
     }
-    found["tagger"] = np.array([" ".join(labels) for labels in Tagger(folder / "tagger").predict(SENTENCES)])
+    found["tagger"] = np.array(
+        [" ".join(labels) for labels in Tagger(folder / "tagger").predict(SENTENCES)]
+    )
     classifier = Classifier(folder / "classifier")
     found["classifier"] = classifier.predict_proba(TEXTS)
     reader = Reader(folder / "reader")
@@ -75,8 +83,13 @@ def answers(folder: Path) -> dict[str, np.ndarray]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("other")
-    environment = {**os.environ, "PYTHONPATH": f"{runs.PROJECT}:{runs.PROJECT / 'tests' / 'support'}"}
-    done = subprocess.run([OTHER, __file__, str(folder)], env=environment, capture_output=True, text=True)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{runs.PROJECT}:{runs.PROJECT / 'tests' / 'support'}",
+    }
+    done = subprocess.run(
+        [OTHER, __file__, str(folder)], env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -93,7 +106,12 @@ def test_everything_answers_the_same(folder):
 
 
 def test_a_run_is_resumed(folder):
-    runs.pretrain([*runs.flags(folder / "corpus", folder / "stopped"), f"--init_from_ckpt={folder / 'stopped'}"])
+    runs.pretrain(
+        [
+            *runs.flags(folder / "corpus", folder / "stopped"),
+            f"--init_from_ckpt={folder / 'stopped'}",
+        ]
+    )
     for load in (checkpoint.load_params, lambda folder: checkpoint.load_training(folder)[0]):
         found, expected = (load(checkpoint.resolve(folder / name)) for name in ("stopped", "whole"))
         assert found.keys() == expected.keys()
@@ -103,7 +121,9 @@ def test_a_run_is_resumed(folder):
 
 def test_an_exported_model_runs_where_its_readme_says(folder):
     exported, text = folder / "exported", " ".join(SENTENCES[0])
-    done = subprocess.run([sys.executable, "run_paddle.py"], cwd=exported, input=text, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "run_paddle.py"], cwd=exported, input=text, capture_output=True, text=True
+    )
     if (exported / "model.pdmodel").exists() or paddle.version.major == "3":
         assert done.stdout == "vectors (3, 12)\n", done.stderr
     else:

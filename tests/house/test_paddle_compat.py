@@ -9,7 +9,9 @@ import runs
 from elmo_core.machine import paddle_compat
 
 
-@pytest.mark.parametrize("version", ["2.6.2", "3.0.0", "3.0.0rc1", "3.2.2", "3.3.1", "3.3.0.post126"])
+@pytest.mark.parametrize(
+    "version", ["2.6.2", "3.0.0", "3.0.0rc1", "3.2.2", "3.3.1", "3.3.0.post126"]
+)
 def test_versions_in_the_range_are_taken(version):
     assert not paddle_compat.problem(version, "1.26.4")
 
@@ -45,4 +47,8 @@ def test_a_version_outside_the_range_is_found_before_paddle_is_imported(tmp_path
         capture_output=True,
         text=True,
     )
-    assert done.returncode == code and done.stderr.startswith("error: paddle 2.5.2") and "Traceback" not in done.stderr
+    assert (
+        done.returncode == code
+        and done.stderr.startswith("error: paddle 2.5.2")
+        and "Traceback" not in done.stderr
+    )

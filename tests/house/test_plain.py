@@ -72,7 +72,9 @@ def product_files() -> Iterator[Path]:
 
 
 def counts() -> dict[str, int]:
-    found = {path.relative_to(PROJECT).as_posix(): len(list(faults(path))) for path in product_files()}
+    found = {
+        path.relative_to(PROJECT).as_posix(): len(list(faults(path))) for path in product_files()
+    }
     return {name: number for name, number in found.items() if number}
 
 
@@ -105,7 +107,13 @@ def test_each_rule_is_noticed():
     ]
     for line in broken:
         assert any(fault(node) for node in ast.walk(ast.parse(line))), line
-    for line in ("a, b = b, a", "a, b = f()", "a, b = 0, 1", "a = [f(x) for x in y]", "a = '-' * 3"):
+    for line in (
+        "a, b = b, a",
+        "a, b = f()",
+        "a, b = 0, 1",
+        "a = [f(x) for x in y]",
+        "a = '-' * 3",
+    ):
         assert not any(fault(node) for node in ast.walk(ast.parse(line))), line
 
 

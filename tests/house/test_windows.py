@@ -7,9 +7,7 @@ import sys
 import tiny
 from project import PROJECT
 
-TINY = (
-    "--model_size=tiny --cell_dim=13 --projection_dim=6 --filters=1:4,2:7 --batch_size=5 --unroll_steps=7 --device=cpu"
-)
+TINY = "--model_size=tiny --cell_dim=13 --projection_dim=6 --filters=1:4,2:7 --batch_size=5 --unroll_steps=7 --device=cpu"
 PRETRAIN = f"run_pretrain.py --train_data_path=corpus/train --dev_data_path=corpus/dev --vocab_file=vocab.txt {TINY}"
 COMMANDS = f"""\
 preprocess.py text raw.txt --lang=zh --output=corpus --dev_fraction=0.2 --processes=2
@@ -32,13 +30,27 @@ run_finetune.py predict --model_dir=classifier --input=vocab.txt --output=classe
 def test_the_daily_work_without_what_windows_lacks(tmp_path):
     tiny.save(tiny.random_bilm(), tmp_path / "model")
     (tmp_path / "imported").mkdir()
-    files = {"raw.txt": "{}只猫坐在河边。\n", "tags": "的 O\n苹果 B-{}\n\n", "texts.tsv": "苹果 很 {}\t好\n河 边\t坏\n"}
+    files = {
+        "raw.txt": "{}只猫坐在河边。\n",
+        "tags": "的 O\n苹果 B-{}\n\n",
+        "texts.tsv": "苹果 很 {}\t好\n河 边\t坏\n",
+    }
     for name, text in files.items():
         (tmp_path / name).write_text("".join(text.format(n) for n in range(60)), encoding="utf-8")
-    locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}  # open() without an encoding takes ASCII
+    locale = {
+        "LC_ALL": "C",
+        "PYTHONCOERCECLOCALE": "0",
+        "PYTHONUTF8": "0",
+    }  # open() without an encoding takes ASCII
     command = [sys.executable, str(PROJECT / "tests" / "support" / "windows.py")]
     environment = {**os.environ, **locale, "PYTHONPATH": str(PROJECT)}
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, input=COMMANDS, capture_output=True, encoding="utf-8", check=False
+        command,
+        cwd=tmp_path,
+        env=environment,
+        input=COMMANDS,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -29,25 +29,42 @@ def test_substitutes_equal_the_reference(input, tmp_path):
         after = [reference.EOS, *reversed(sentence[position + 1 :])]
         expected = dict.fromkeys(words, 0.0)
         for direction, tokens in (("forward", before), ("backward", after)):
-            rows, state = [reference.token_vectors(parameters, tokens)], reference.start_state(parameters, 1)
+            rows, state = (
+                [reference.token_vectors(parameters, tokens)],
+                reference.start_state(parameters, 1),
+            )
             outputs, _ = reference.run_layers(parameters, direction, rows, state[direction])
             for word in words:
                 target = tiny.WORDS.index(word)
-                expected[word] -= reference.full_softmax_loss(outputs[-1][0][-1], parameters.softmax, target)
+                expected[word] -= reference.full_softmax_loss(
+                    outputs[-1][0][-1], parameters.softmax, target
+                )
         actual = embedder.substitutes(sentence, position, k=99)
         assert [word for word, _ in actual] == sorted(words, key=expected.get, reverse=True)
-        assert_close([np.array(score) for _, score in actual], [np.array(expected[word]) for word, _ in actual])
-        assert not set(special).intersection(dict(actual)) and embedder.substitutes(sentence, position, 2) == actual[:2]
+        assert_close(
+            [np.array(score) for _, score in actual],
+            [np.array(expected[word]) for word, _ in actual],
+        )
+        assert (
+            not set(special).intersection(dict(actual))
+            and embedder.substitutes(sentence, position, 2) == actual[:2]
+        )
         changed = [*sentence[:position], "anything", *sentence[position + 1 :]]
-        assert dict(embedder.substitutes(changed, position, k=99)) == pytest.approx(dict(actual), abs=1e-5)
+        assert dict(embedder.substitutes(changed, position, k=99)) == pytest.approx(
+            dict(actual), abs=1e-5
+        )
 
 
 def test_substitutes_of_a_model_of_ones_own_and_mistakes(model, tmp_path):
     expected = ELMoEmbedder(model).substitutes(SENTENCES[0], 1)
-    assert ELMoEmbedder(elmo.load_bilm(model, softmax=True)).substitutes(SENTENCES[0], 1) == expected
+    assert (
+        ELMoEmbedder(elmo.load_bilm(model, softmax=True)).substitutes(SENTENCES[0], 1) == expected
+    )
     no_softmax = ELMoEmbedder(elmo.load_bilm(model))
     bilm = no_softmax.bilm
-    checkpoint.save_model(tmp_path / "no_softmax", bilm.config, bilm.state_dict(), no_softmax.vocabulary)
+    checkpoint.save_model(
+        tmp_path / "no_softmax", bilm.config, bilm.state_dict(), no_softmax.vocabulary
+    )
     for embedder in (no_softmax, ELMoEmbedder(tmp_path / "no_softmax")):
         with pytest.raises(UserError, match="softmax"):
             embedder.substitutes(SENTENCES[0], 1)
@@ -80,9 +97,13 @@ def test_most_similar_words(model, caplog):
     assert [word for word, _ in found] == sorted(words, key=expected.get, reverse=True)
     assert len(embedder.most_similar("bank", topn=3)) == 3 and not caplog.records
     embedder.most_similar("unheard")
-    assert [record.levelname for record in caplog.records] == ["WARNING"] and "unheard" in caplog.text
+    assert [record.levelname for record in caplog.records] == [
+        "WARNING"
+    ] and "unheard" in caplog.text
     of_words = ELMoEmbedder((tiny.random_bilm(input="word"), Vocabulary(tiny.WORDS)))
-    assert [word for word, _ in of_words.most_similar("bank", words=["unheard", "river"])] == ["river"]
+    assert [word for word, _ in of_words.most_similar("bank", words=["unheard", "river"])] == [
+        "river"
+    ]
     with pytest.raises(UserError, match="'unheard'"):
         of_words.most_similar("unheard")
     for word, words in ((["bank"], None), ("bank", "river")):
@@ -95,19 +116,45 @@ def test_most_similar_words(model, caplog):
 @pytest.mark.parametrize("pool", [None, "mean", "max"])
 def test_raw_texts_are_split_into_sentences(model, pool):
     texts = ["“The  bank”… is good. A bank\n the river!", " ", "苹果"]
-    sentences = [['"', "The", "bank", '"', "...", "is", "good", "."], ["A", "bank"], ["the", "river", "!"]]
+    sentences = [
+        ['"', "The", "bank", '"', "...", "is", "good", "."],
+        ["A", "bank"],
+        ["the", "river", "!"],
+    ]
     first, blank, last = ELMoEmbedder(model, pool=pool).encode_texts(texts, lang="en")
-    assert first.tokens == [token for sentence in sentences for token in sentence] and blank.tokens == []
+    assert (
+        first.tokens == [token for sentence in sentences for token in sentence]
+        and blank.tokens == []
+    )
     places = [texts[0][begin:end] for begin, end in first.offsets]
-    assert places == ["“", "The", "bank", "”", "…", "is", "good", ".", "A", "bank", "the", "river", "!"]
+    assert places == [
+        "“",
+        "The",
+        "bank",
+        "”",
+        "…",
+        "is",
+        "good",
+        ".",
+        "A",
+        "bank",
+        "the",
+        "river",
+        "!",
+    ]
     expected = np.concatenate(ELMoEmbedder(model).encode(sentences), axis=1)
     assert_close([first.vectors], [getattr(expected, pool)(axis=1) if pool else expected])
     assert_close([last.vectors], ELMoEmbedder(model, pool=pool).encode([["苹果"]]))
-    assert not blank.vectors.any() and blank.vectors.shape == ELMoEmbedder(model, pool=pool).shape(0)
+    assert not blank.vectors.any() and blank.vectors.shape == ELMoEmbedder(model, pool=pool).shape(
+        0
+    )
     with pytest.raises(TypeError, match="expected a list of strings"):
         ELMoEmbedder(model).encode_texts("苹果")
 
 
 def test_raw_text_is_split_in_the_language_of_the_model():
-    for name, text, tokens in (("zh", "他在银行工作。", "他 在 银行 工作 。"), ("en", "It's good.", "It 's good .")):
+    for name, text, tokens in (
+        ("zh", "他在银行工作。", "他 在 银行 工作 。"),
+        ("en", "It's good.", "It 's good ."),
+    ):
         assert ELMoEmbedder(name).encode_texts([text])[0].tokens == tokens.split()

@@ -27,8 +27,13 @@ def lm_rows(batch: LMBatch):
     for direction in reference.DIRECTIONS:
         indices = getattr(batch, f"{direction}_input")
         goals = getattr(batch, f"{direction}_target")
-        tokens = [(at(batch.tokens.characters, k), at(batch.tokens.words, k)) for k in range(indices.max() + 1)]
-        inputs[direction] = [[tokens[k] for k in row[:n]] for row, n in zip(indices, batch.lengths, strict=True)]
+        tokens = [
+            (at(batch.tokens.characters, k), at(batch.tokens.words, k))
+            for k in range(indices.max() + 1)
+        ]
+        inputs[direction] = [
+            [tokens[k] for k in row[:n]] for row, n in zip(indices, batch.lengths, strict=True)
+        ]
         targets[direction] = [list(row[:n]) for row, n in zip(goals, batch.lengths, strict=True)]
     return inputs, targets
 
@@ -38,7 +43,10 @@ def random_state(bilm, rows):
     dtype = str(bilm.softmax.weight.dtype).removeprefix("paddle.")
     return [
         [
-            tuple(paddle.to_tensor(generator.uniform(-0.2, 0.2, part.shape).astype(dtype)) for part in one)
+            tuple(
+                paddle.to_tensor(generator.uniform(-0.2, 0.2, part.shape).astype(dtype))
+                for part in one
+            )
             for one in pair
         ]
         for pair in bilm.zero_state(rows)
@@ -58,10 +66,14 @@ def test_training_loss_and_state_equal_the_reference(variant, sampled):
     vocabulary = Vocabulary(tiny.WORDS)
     batch = tiny.lm_batch([s for s in SENTENCES if s], vocabulary, variant.config.input)
     state = random_state(variant, len(batch.lengths))
-    candidates = draw_candidates(len(tiny.WORDS), 6 if sampled else 0, np.random.Generator(np.random.Philox(3)))
+    candidates = draw_candidates(
+        len(tiny.WORDS), 6 if sampled else 0, np.random.Generator(np.random.Philox(3))
+    )
     expected_counts = np.ones(len(tiny.WORDS))
     if sampled:
-        expected_counts = reference.expected_count(reference.log_uniform(len(tiny.WORDS)), candidates.tries)
+        expected_counts = reference.expected_count(
+            reference.log_uniform(len(tiny.WORDS)), candidates.tries
+        )
     inputs, targets = lm_rows(batch)
     desired, last = reference.lm_loss(
         tiny.reference_of(variant),
@@ -75,7 +87,9 @@ def test_training_loss_and_state_equal_the_reference(variant, sampled):
     for direction, layers in reference_state(after).items():
         for actual, expected in zip(layers, last[direction], strict=True):
             assert_close(actual, expected)
-    assert all(tensor.stop_gradient for layer in after for direction in layer for tensor in direction)
+    assert all(
+        tensor.stop_gradient for layer in after for direction in layer for tensor in direction
+    )
 
 
 @pytest.mark.parametrize("n_candidates", [0, 6])
@@ -84,7 +98,9 @@ def test_half_precision_stays_near_the_reference_and_spares_evaluation(n_candida
     jumps.
     """
     batch = tiny.lm_batch(SENTENCES, Vocabulary(tiny.WORDS), "word")
-    candidates = draw_candidates(len(tiny.WORDS), n_candidates, np.random.Generator(np.random.Philox(3)))
+    candidates = draw_candidates(
+        len(tiny.WORDS), n_candidates, np.random.Generator(np.random.Philox(3))
+    )
     actual = {}
     for name, dtype in (("exact", "float64"), ("half", "float32")):
         bilm = tiny.random_bilm(dtype, input="word", cell_clip=3.0, proj_clip=3.0)
@@ -113,14 +129,20 @@ def test_training_gradients_equal_finite_differences(input_kind, n_candidates):
     vocabulary = Vocabulary(tiny.WORDS)
     batch = tiny.lm_batch(SENTENCES, vocabulary, input_kind)
     state = random_state(bilm, len(SENTENCES))
-    candidates = draw_candidates(len(tiny.WORDS), n_candidates, np.random.Generator(np.random.Philox(3)))
+    candidates = draw_candidates(
+        len(tiny.WORDS), n_candidates, np.random.Generator(np.random.Philox(3))
+    )
 
     above = token_batch(SENTENCES, input_kind, vocabulary)
 
     def loss():
         choice = layer_choice("all", 3, ["each"])
-        packed = run_sentences(bilm, bilm.token_encoder(above.tokens), above.index, above.lengths, choice)[0].layers
-        return sum(bilm(batch, state, candidates)[0]) / 2 + sum((part**3).mean() for pair in packed for part in pair)
+        packed = run_sentences(
+            bilm, bilm.token_encoder(above.tokens), above.index, above.lengths, choice
+        )[0].layers
+        return sum(bilm(batch, state, candidates)[0]) / 2 + sum(
+            (part**3).mean() for pair in packed for part in pair
+        )
 
     loss().backward()
     choose = np.random.RandomState(0)
@@ -134,7 +156,9 @@ def test_training_gradients_equal_finite_differences(input_kind, n_candidates):
                 weight.set_value(values + sign * direction)
                 with paddle.no_grad():
                     losses.append(float(loss()))
-            assert losses[0] - losses[1] == pytest.approx(2 * (gradient * direction).sum(), abs=4e-12), name
+            assert losses[0] - losses[1] == pytest.approx(
+                2 * (gradient * direction).sum(), abs=4e-12
+            ), name
         weight.set_value(values)
 
 
@@ -163,7 +187,11 @@ def test_parameter_names():
         *(f"{d}_lstm.{k}.{name}" for d in ("forward", "backward") for k in (0, 1) for name in lstm),
         "token_encoder.embedding.weight",
         *(f"token_encoder.convolutions.0.{name}" for name in ("weight", "bias")),
-        *(f"token_encoder.highways.0.{gate}.{name}" for gate in ("transform", "carry") for name in ("weight", "bias")),
+        *(
+            f"token_encoder.highways.0.{gate}.{name}"
+            for gate in ("transform", "carry")
+            for name in ("weight", "bias")
+        ),
         *(f"token_encoder.projection.{name}" for name in ("weight", "bias")),
         "softmax.weight",
         "softmax.bias",

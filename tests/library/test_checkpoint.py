@@ -21,7 +21,11 @@ from elmo_core.messages import UserError
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint
 
-PROGRESS = {"step": 5, "best": math.inf, "ranks": [{"rows": np.arange(6).reshape(2, 3), "state": [[np.ones(2), None]]}]}
+PROGRESS = {
+    "step": 5,
+    "best": math.inf,
+    "ranks": [{"rows": np.arange(6).reshape(2, 3), "state": [[np.ones(2), None]]}],
+}
 
 
 def names(folder: Path) -> list[str]:
@@ -38,7 +42,10 @@ def test_a_checkpoint_is_complete_and_comes_back_as_it_was(tmp_path):
     optimizer, progress = checkpoint.load_training(moved)
     np.testing.assert_equal(optimizer["moment"], training[1]["moment"])
     np.testing.assert_equal(progress, PROGRESS)
-    assert checkpoint.load_config(moved) == {"model": json.loads(json.dumps(CONFIG.to_dict())), "training": {"lr": 0.2}}
+    assert checkpoint.load_config(moved) == {
+        "model": json.loads(json.dumps(CONFIG.to_dict())),
+        "training": {"lr": 0.2},
+    }
     with pytest.raises(OSError):
         save(moved, 2)
     assert Vocabulary.from_file(moved / "vocab.txt").fingerprint == vocabulary.fingerprint
@@ -47,7 +54,9 @@ def test_a_checkpoint_is_complete_and_comes_back_as_it_was(tmp_path):
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_weights_that_are_not_finite_are_not_saved(tmp_path, value):
     with pytest.raises(UserError, match=r"final .*float32: softmax\.bias"):
-        checkpoint.save_model(tmp_path / "final", CONFIG, weights(1) | {"softmax.bias": np.float32([1, value])})
+        checkpoint.save_model(
+            tmp_path / "final", CONFIG, weights(1) | {"softmax.bias": np.float32([1, value])}
+        )
     assert not names(tmp_path)
 
 
@@ -111,7 +120,9 @@ def test_a_checkpoint_is_found_by_folder_step_and_name(tmp_path, monkeypatch):
     (tmp_path / "20000").mkdir()  # no checkpoint
     for name in ("9000", "best", "9000.pdparams", "best.pdparams", "9000/"):
         assert checkpoint.resolve(f"{tmp_path}/{name}") == tmp_path / "9000"
-    assert checkpoint.resolve(tmp_path) == checkpoint.resolve(tmp_path / "final") == tmp_path / "10000"
+    assert (
+        checkpoint.resolve(tmp_path) == checkpoint.resolve(tmp_path / "final") == tmp_path / "10000"
+    )
     monkeypatch.chdir(tmp_path)
     assert checkpoint.resolve(".") == Path("10000") and checkpoint.resolve("500") == Path("500")
     monkeypatch.chdir(tmp_path / "9000")
@@ -122,8 +133,15 @@ def test_every_spelling_loads_the_same_vectors(tmp_path):
     folder = Path(tiny.save(tiny.random_bilm(), tmp_path / "7"))
     checkpoint.write_names(tmp_path, {"final": 7})
     expected = ELMoEmbedder(folder).encode(tiny.SENTENCES)
-    for name in (tmp_path, tmp_path / "final", tmp_path / "7.pdparams", shutil.copytree(folder, tmp_path / "mailed")):
-        for vectors, others in zip(ELMoEmbedder(name).encode(tiny.SENTENCES), expected, strict=True):
+    for name in (
+        tmp_path,
+        tmp_path / "final",
+        tmp_path / "7.pdparams",
+        shutil.copytree(folder, tmp_path / "mailed"),
+    ):
+        for vectors, others in zip(
+            ELMoEmbedder(name).encode(tiny.SENTENCES), expected, strict=True
+        ):
             np.testing.assert_array_equal(vectors, others)
 
 
@@ -132,7 +150,12 @@ def test_a_missing_checkpoint_lists_the_existing_ones(tmp_path):
         save(tmp_path / "run" / f"{step}0000", 1)
     save(tmp_path / "mine", 1)
     (tmp_path / "theirs.pdparams").write_bytes(b"of Paddle")
-    places = {"run/10001": "10000", "nowhere/1": "nowhere/1", "": "mine", "theirs.pdparams": "convert.py"}
+    places = {
+        "run/10001": "10000",
+        "nowhere/1": "nowhere/1",
+        "": "mine",
+        "theirs.pdparams": "convert.py",
+    }
     for path, found in places.items():
         with pytest.raises(UserError, match=found):
             checkpoint.resolve(tmp_path / path)
@@ -143,7 +166,9 @@ def test_the_users_models_of_tasks_are_not_listed_as_elmos(tmp_path, monkeypatch
     save(tmp_path / "own", 1)
     save(tmp_path / "run" / "7", 1)
     save(tmp_path / "classifier", 1)
-    (tmp_path / "classifier" / checkpoint.CONFIG).write_text('{"task": "classifier"}', encoding="utf-8")
+    (tmp_path / "classifier" / checkpoint.CONFIG).write_text(
+        '{"task": "classifier"}', encoding="utf-8"
+    )
     with pytest.raises(UserError, match="own, run") as error:
         ELMoEmbedder("chinese")
     assert "classifier" not in str(error.value)
@@ -160,7 +185,9 @@ def test_names_that_are_not_ours_are_an_error(tmp_path):
         checkpoint.resolve(tmp_path / "Anna")
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "/dev/zero"])
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "/dev/zero"]
+)
 def test_a_progress_without_end_is_an_error(tmp_path, make):
     save(tmp_path / "1", 1)
     path = tmp_path / "1" / checkpoint.PROGRESS
@@ -186,11 +213,19 @@ def test_a_model_that_cannot_be_saved_over_another_leaves_it(tmp_path, monkeypat
 
 
 def test_weights_are_compared_by_name_and_shape():
-    found = {"a": np.ones((3, 4), np.float32), "b": np.ones(5, np.float16), "empty": np.ones((0, 3), np.float32)}
+    found = {
+        "a": np.ones((3, 4), np.float32),
+        "b": np.ones(5, np.float16),
+        "empty": np.ones((0, 3), np.float32),
+    }
     checkpoint.check_shapes({"b": [5], "a": (3, 4), "empty": (0, 3)}, found, "the file")
     with pytest.raises(UserError, match="the file") as error:
         checkpoint.check_shapes({"a": (4, 3), "gone": (7, 2), "b": (5,)}, found, "the file")
-    for part in ("a is (3, 4), expected (4, 3)", "gone is missing", "empty is (0, 3), expected none"):
+    for part in (
+        "a is (3, 4), expected (4, 3)",
+        "gone is missing",
+        "empty is (0, 3), expected none",
+    ):
         assert part in str(error.value)
 
 
@@ -214,7 +249,14 @@ def test_pruning_keeps_the_last_the_named_and_what_is_not_ours(tmp_path):
 
 
 def test_the_configuration_comes_back_as_it_was(tmp_path):
-    config = {"hidden": 17, "filters": [[1, 32]], "activation": "relu", "clip": 3.0, "name": "é", "none": None}
+    config = {
+        "hidden": 17,
+        "filters": [[1, 32]],
+        "activation": "relu",
+        "clip": 3.0,
+        "name": "é",
+        "none": None,
+    }
     config["path"] = os.fsdecode(b"/home/caf\xe9")
     checkpoint.save_config(tmp_path / "new", config)
     assert checkpoint.load_config(tmp_path / "new") == config
@@ -222,12 +264,22 @@ def test_the_configuration_comes_back_as_it_was(tmp_path):
     assert written["format_version"] == checkpoint.FORMAT_VERSION
     with pytest.raises(ValueError):
         checkpoint.save_config(tmp_path / "new", {"clip": math.nan})
-    assert checkpoint.load_config(tmp_path / "new") == config and names(tmp_path / "new") == ["config.json"]
+    assert checkpoint.load_config(tmp_path / "new") == config and names(tmp_path / "new") == [
+        "config.json"
+    ]
 
 
 @pytest.mark.parametrize(
     "content",
-    [b'{"format_version": 1}', b'{"hidden": 17}', b'{"format_version": true}', b"\xff", b"[" * 100_000, b"[1]", None],
+    [
+        b'{"format_version": 1}',
+        b'{"hidden": 17}',
+        b'{"format_version": true}',
+        b"\xff",
+        b"[" * 100_000,
+        b"[1]",
+        None,
+    ],
 )
 def test_a_configuration_of_another_program_is_an_error(tmp_path, content):
     if content is not None:

@@ -26,7 +26,9 @@ def test_the_version(monkeypatch, capsys):
     assert elmo_core.__version__ in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("name", "named"), [("tga", "tag"), ("run_tag.py", "tag"), ("qqqq", "qqqq")])
+@pytest.mark.parametrize(
+    ("name", "named"), [("tga", "tag"), ("run_tag.py", "tag"), ("qqqq", "qqqq")]
+)
 def test_an_unknown_command_is_named_with_the_one_like_it(monkeypatch, capsys, name, named):
     with pytest.raises(SystemExit) as stopped:
         run(monkeypatch, name)

@@ -16,11 +16,15 @@ def test_code_points_have_a_fixed_number_of_columns():
         ELMoConfig(**CODE_POINTS, max_characters=60)
 
 
-@pytest.mark.parametrize(("name", "millions"), [("tiny", 0.7), ("small", 13.6), ("medium", 28.0), ("original", 93.6)])
+@pytest.mark.parametrize(
+    ("name", "millions"), [("tiny", 0.7), ("small", 13.6), ("medium", 28.0), ("original", 93.6)]
+)
 def test_presets_have_the_published_sizes(name, millions):
     with paddle.LazyGuard():
         bilm = elmo.BiLM(ELMoConfig.preset(name))
-    assert sum(int(np.prod(weight.shape)) for weight in bilm.parameters()) / 1e6 == pytest.approx(millions, abs=0.05)
+    assert sum(int(np.prod(weight.shape)) for weight in bilm.parameters()) / 1e6 == pytest.approx(
+        millions, abs=0.05
+    )
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,13 @@ def test_corpus_resolves_files_folders_and_globs(tmp_path, monkeypatch):
     def names(source):
         return [path.name for path in Corpus(source).paths]
 
-    assert names(tmp_path) == names(str(tmp_path)) == names("*") == names(f"{tmp_path}/*.txt") == ["a.txt", "b.txt"]
+    assert (
+        names(tmp_path)
+        == names(str(tmp_path))
+        == names("*")
+        == names(f"{tmp_path}/*.txt")
+        == ["a.txt", "b.txt"]
+    )
     assert names("b.txt") == ["b.txt"]
     assert names("**/*.txt") == ["a.txt", "b.txt", "c[1].txt"]
     assert names("inner/c[1].txt") == ["c[1].txt"]
@@ -64,7 +70,11 @@ def test_corpus_that_is_not_there(tmp_path, monkeypatch):
         ("c.txt", b"fine\n" * 2 + b"f\0i\0n\0e\0\n", "c.txt:3: a NUL"),
         ("vocab.txt", b"<S>\n</S>\n<UNK>\na\n", "vocab.txt .*vocabulary"),
         ("vocab.txt", b"<S>\r\n</S>\r\n<UNK>\r\na\r\n", "vocab.txt .*vocabulary"),
-        ("c.txt.gz", gzip.compress(b"a sentence\n" * 999, mtime=0)[:-20], "c.txt.gz cannot be read"),
+        (
+            "c.txt.gz",
+            gzip.compress(b"a sentence\n" * 999, mtime=0)[:-20],
+            "c.txt.gz cannot be read",
+        ),
     ],
     ids=["empty", "line-1001", "long", "utf-16", "vocabulary", "vocabulary of Windows", "short-gz"],
 )
@@ -91,7 +101,9 @@ def test_a_corpus_of_blank_lines_names_the_file(tmp_path, vocabulary):
 
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])
-def test_counts_are_exact_and_irregular_lines_logged_once(tmp_path, vocabulary, caplog, monkeypatch, block):
+def test_counts_are_exact_and_irregular_lines_logged_once(
+    tmp_path, vocabulary, caplog, monkeypatch, block
+):
     monkeypatch.setattr(text_files, "BLOCK_BYTES", block)
     content = "\ufeffbirds sing\r\n\n  \nrain\u3000new <S>\x0bx\n \u3000\nlast 苹果 <UNK>"
     (tmp_path / "c.txt").write_text(content, encoding="utf-8", newline="")
@@ -102,7 +114,10 @@ def test_counts_are_exact_and_irregular_lines_logged_once(tmp_path, vocabulary, 
     batches = list(EvalStream(corpus, vocabulary, 2, 3))
     assert sum(batch.lengths.sum() for batch in batches) == counts.predictions
     next(TrainStream(corpus, vocabulary, 1, 50))
-    assert [record.message.split(": ")[1][:7] for record in caplog.records] == ["3 blank", "1 marke"]
+    assert [record.message.split(": ")[1][:7] for record in caplog.records] == [
+        "3 blank",
+        "1 marke",
+    ]
 
 
 def test_a_vocabulary_is_not_a_corpus_even_with_a_byte_order_mark(tmp_path, vocabulary):
@@ -113,12 +128,21 @@ def test_a_vocabulary_is_not_a_corpus_even_with_a_byte_order_mark(tmp_path, voca
         Corpus(tmp_path / "v.txt")
 
 
-def test_a_sample_of_the_words_is_looked_up_and_everything_counted(tmp_path, vocabulary, monkeypatch):
+def test_a_sample_of_the_words_is_looked_up_and_everything_counted(
+    tmp_path, vocabulary, monkeypatch
+):
     corpus, sentences = write_shards(tmp_path / "corpus", 50, 70)
     exact = corpus.count(vocabulary)
     assert exact.sentences == 120 and exact.tokens == exact.looked_up == sum(map(len, sentences))
-    assert exact.unknown == sum(word not in vocabulary for sentence in sentences for word in sentence) > 120
+    assert (
+        exact.unknown
+        == sum(word not in vocabulary for sentence in sentences for word in sentence)
+        > 120
+    )
     monkeypatch.setattr(text_files, "BLOCK_BYTES", 100)
     sample = corpus.count(vocabulary, sample=True)
     assert (sample.sentences, sample.tokens) == (exact.sentences, exact.tokens)
-    assert 0 < sample.looked_up < exact.tokens / 5 and 0.5 < sample.unknown_share / exact.unknown_share < 2
+    assert (
+        0 < sample.looked_up < exact.tokens / 5
+        and 0.5 < sample.unknown_share / exact.unknown_share < 2
+    )

@@ -51,9 +51,25 @@ def test_blank_tokens_and_no_break_spaces_are_unknown_characters(model, word_mod
         (
             ELMoEmbedder,
             "layers",
-            [3, -4, "-4", "last", "concat:3", "0,0", "concat:1,1", [1, 0, 0], [0, 3], [], ["a", 1.0, 2]],
+            [
+                3,
+                -4,
+                "-4",
+                "last",
+                "concat:3",
+                "0,0",
+                "concat:1,1",
+                [1, 0, 0],
+                [0, 3],
+                [],
+                ["a", 1.0, 2],
+            ],
         ),
-        (ELMo, "layers", [3, True, "all", [0, 1], "0,1", "mix:", "mix:0,3", "top:1", "average:0,1", [0.5, 0.5]]),
+        (
+            ELMo,
+            "layers",
+            [3, True, "all", [0, 1], "0,1", "mix:", "mix:0,3", "top:1", "average:0,1", [0.5, 0.5]],
+        ),
         (ELMo, "pool", ["max"]),
         (ELMo, "word_dropout", [-0.1, 0.1]),  # without trainable=True
         (ELMo, "layer_dropout", [0.1]),
@@ -93,7 +109,15 @@ BEYOND = dict(zip(CodePoints.NAMES, range(5, 11), strict=True))
         ({}, Vocabulary(tiny.WORDS, alphabet=CodePoints(SIX)), "bytes"),
         ({"max_characters": 20}, Vocabulary(tiny.WORDS), "bytes"),
     ],
-    ids=["softmax", "word table", "no vocabulary", "bytes", "rows beyond the table", "code points", "columns"],
+    ids=[
+        "softmax",
+        "word table",
+        "no vocabulary",
+        "bytes",
+        "rows beyond the table",
+        "code points",
+        "columns",
+    ],
 )
 @pytest.mark.parametrize("kind", [ELMo, ELMoEmbedder])
 def test_a_model_and_a_vocabulary_that_do_not_belong_together(kind, changes, vocabulary, named):
@@ -105,7 +129,9 @@ def test_a_model_and_a_vocabulary_that_do_not_belong_together(kind, changes, voc
 def test_a_model_without_softmax_reads_with_any_vocabulary():
     """Which then only names words, as those of `most_similar`."""
     words = Vocabulary([*tiny.WORDS, "more"])
-    assert dict(ELMoEmbedder((BiLM(tiny.random_bilm().config, softmax=False), words)).most_similar("more"))
+    assert dict(
+        ELMoEmbedder((BiLM(tiny.random_bilm().config, softmax=False), words)).most_similar("more")
+    )
 
 
 @pytest.mark.slow
@@ -133,13 +159,18 @@ def test_memory_does_not_grow(model):
 def test_a_copy_of_an_embedder_gives_the_same_vectors(tmp_path, kind, name):
     """Also if the checkpoint is gone, and while another thread computes."""
     ids = dict(zip([*CodePoints.NAMES, *"thebankof"], range(15), strict=False))
-    changes = {"word": {"input": "word"}, "code points": {"alphabet": "code points", "n_characters": 15}}
+    changes = {
+        "word": {"input": "word"},
+        "code points": {"alphabet": "code points", "n_characters": 15},
+    }
     prefix = tiny.save(tiny.random_bilm(**changes.get(kind, {})), tmp_path / "model")
     (tmp_path / "model/characters.json").write_text(json.dumps(ids), encoding="utf-8")
     params = elmo.load_bilm(prefix, softmax=True) if kind == "weights in memory" else prefix
     embedder = ELMoEmbedder(params, batch_size=2, layers=[0.5, 1.0, 2.0], carry_state=True)
     expected, substitutes = embedder.encode(SENTENCES), embedder.substitutes(SENTENCES[0], 1)
-    unused = ELMoEmbedder(params, batch_size=2, layers=[0.5, 1.0, 2.0], carry_state=True)  # has not read its softmax
+    unused = ELMoEmbedder(
+        params, batch_size=2, layers=[0.5, 1.0, 2.0], carry_state=True
+    )  # has not read its softmax
     with unused.token_table.lock:
         copied = COPIES[name](unused, tmp_path)
     shutil.rmtree(tmp_path / "model")
@@ -181,7 +212,9 @@ def test_outputs_are_dropped_in_training_only(model):
     layer = ELMo(model, dropout=0.5)
     layer.eval()
     (plain,), _ = layer(SENTENCES[:1])
-    np.testing.assert_allclose(plain.numpy(), ELMo(model, dropout=0.0)(SENTENCES[:1])[0][0].numpy(), atol=1e-6)
+    np.testing.assert_allclose(
+        plain.numpy(), ELMo(model, dropout=0.0)(SENTENCES[:1])[0][0].numpy(), atol=1e-6
+    )
     layer.train()
     dropped = layer(SENTENCES[:1])[0][0].numpy()
     assert 0.2 < (dropped == 0).mean() < 0.8
@@ -207,8 +240,12 @@ OF_LAYERS = {  # the output of an untrained ELMo, from all layers (3, n, 2P)
 
 @pytest.mark.parametrize("layers", OF_LAYERS)
 @pytest.mark.parametrize("pool", [None, "mean"])
-@pytest.mark.parametrize(("share", "where"), [(None, ""), (1.1, "float32 in memory"), (0.6, "float16 in memory")])
-def test_chosen_layers_are_the_same_computed_and_cached(model, monkeypatch, messages, layers, pool, share, where):
+@pytest.mark.parametrize(
+    ("share", "where"), [(None, ""), (1.1, "float32 in memory"), (0.6, "float16 in memory")]
+)
+def test_chosen_layers_are_the_same_computed_and_cached(
+    model, monkeypatch, messages, layers, pool, share, where
+):
     """share: fraction of the memory that the layers need in float32."""
     expected = [OF_LAYERS[layers](array) for array in ELMoEmbedder(model).encode(SENTENCES)]
     layer = ELMo(model, n_mixes=2, dropout=0.0, layers=layers, pool=pool)
@@ -228,7 +265,9 @@ def test_chosen_layers_are_the_same_computed_and_cached(model, monkeypatch, mess
         assert mask.numpy().sum(axis=1).tolist() == [len(s) for s in sentences]
         for actual, array in zip(output.numpy(), desired, strict=True):
             if pool:
-                np.testing.assert_allclose(actual, array.mean(axis=0) if len(array) else 0 * actual, **close)
+                np.testing.assert_allclose(
+                    actual, array.mean(axis=0) if len(array) else 0 * actual, **close
+                )
             else:
                 np.testing.assert_allclose(actual[: len(array)], array, **close)
                 assert not actual[len(array) :].any()
@@ -236,7 +275,9 @@ def test_chosen_layers_are_the_same_computed_and_cached(model, monkeypatch, mess
 
 def test_words_and_layers_are_dropped_in_training_only(model):
     """A word is left out wherever it occurs in the batch."""
-    tuned = ELMo(model, layers="mix:0,2", trainable=True, dropout=0.0, word_dropout=0.5, layer_dropout=0.5)
+    tuned = ELMo(
+        model, layers="mix:0,2", trainable=True, dropout=0.0, word_dropout=0.5, layer_dropout=0.5
+    )
     words = [f"w{k}" for k in range(40)]
     plain, _ = ELMo(model, layers="mix:0,2").layers([words])
     paddle.seed(1)
@@ -287,7 +328,10 @@ def test_all_calls_of_cache_share_the_room(model, caplog):
     needed = 4 * sum(map(len, SENTENCES[:3])) * 3 * 14
     for sentences in (SENTENCES[:3], SENTENCES[3:]):
         layer.cache(sentences, 1.2 * needed / 1e9)
-    assert [record.levelname for record in caplog.records if "layers" in record.message] == ["INFO", "WARNING"]
+    assert [record.levelname for record in caplog.records if "layers" in record.message] == [
+        "INFO",
+        "WARNING",
+    ]
     assert sum(array.nbytes for array in layer.cached.values()) == needed
     assert_close([layer(SENTENCES)[0][0].numpy()], [expected])
     for wrong in (-1, math.nan):
@@ -303,7 +347,11 @@ def test_elmo_layer_learns_what_it_should(model, trainable):
     (mixed,), _ = layer(SENTENCES)
     ((mixed**2).mean() + layer.l2_loss()).backward()
     optimizer.step()
-    moved = {name for name, weight in layer.state_dict().items() if (weight.numpy() != before[name]).any()}
+    moved = {
+        name
+        for name, weight in layer.state_dict().items()
+        if (weight.numpy() != before[name]).any()
+    }
     if trainable:
         assert {"bilm.forward_lstm.0.input_weight", "bilm.token_encoder.embedding.weight"} < moved
     else:
@@ -335,9 +383,14 @@ def test_two_layers_over_one_model_one_of_them_trained(model, trained_first):
 
 def test_cached_layers_follow_the_weights(model, messages):
     """A sentence has the same vectors whatever else is in the batch."""
-    layer, other = ELMo(model, dropout=0.0), ELMo((tiny.random_bilm(seed=5), Vocabulary(tiny.WORDS)), dropout=0.0)
+    layer, other = (
+        ELMo(model, dropout=0.0),
+        ELMo((tiny.random_bilm(seed=5), Vocabulary(tiny.WORDS)), dropout=0.0),
+    )
     layer.cache(SENTENCES, 1)
-    layer.bilm.set_state_dict({name: x for name, x in other.bilm.state_dict().items() if "softmax" not in name})
+    layer.bilm.set_state_dict(
+        {name: x for name, x in other.bilm.state_dict().items() if "softmax" not in name}
+    )
     expected = other(SENTENCES)[0][0].numpy()
     assert_close([layer(SENTENCES)[0][0].numpy()], [expected])
     assert "cache" in messages().splitlines()[-1]

@@ -20,7 +20,15 @@ FIELDS = {field.name: field for field in fields(Example)}
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("number", 1), ("number", 8), ("share", 0), ("share", 0.99), ("name", "zh"), ("limit", None), ("limit", 1)],
+    [
+        ("number", 1),
+        ("number", 8),
+        ("share", 0),
+        ("share", 0.99),
+        ("name", "zh"),
+        ("limit", None),
+        ("limit", 1),
+    ],
 )
 def test_values_within_the_limits_are_accepted(name, value):
     assert not expected(FIELDS[name], value)

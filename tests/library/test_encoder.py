@@ -19,7 +19,9 @@ def test_vectors_do_not_depend_on_the_batch(model):
     """Alone, in any batch, in any order, next to any length, on the first call and later."""
     generator = random.Random(0)
     words = [*tiny.WORDS[3:], "new", "words", "日本語"]
-    sentences = [[generator.choice(words) for _ in range(generator.randrange(0, 30))] for _ in range(60)]
+    sentences = [
+        [generator.choice(words) for _ in range(generator.randrange(0, 30))] for _ in range(60)
+    ]
     alone = [ELMoEmbedder(model).encode([sentence])[0] for sentence in sentences[:20]]
     order = list(range(60))
     generator.shuffle(order)
@@ -66,5 +68,7 @@ def test_several_threads_may_share_an_embedder(model):
     desired = [ELMoEmbedder(model).encode(group) for group in groups]
     embedder = ELMoEmbedder(model)
     with ThreadPoolExecutor(4) as pool:
-        for actual, expected in zip(pool.map(embedder.encode, groups * 3), desired * 3, strict=True):
+        for actual, expected in zip(
+            pool.map(embedder.encode, groups * 3), desired * 3, strict=True
+        ):
             assert_close(actual, expected)

@@ -16,7 +16,9 @@ def test_gzip_is_recognised_whatever_the_name(tmp_path, name, compress):
         assert file.read() == b"the bank\n"
 
 
-@pytest.mark.parametrize("error", [EOFError("too short"), KeyError("name"), OSError("bad checksum")])
+@pytest.mark.parametrize(
+    "error", [EOFError("too short"), KeyError("name"), OSError("bad checksum")]
+)
 def test_whatever_damage_raises_names_the_file(error):
     with pytest.raises(UserError, match=r"words\.bin"), damage_named("words.bin"):
         raise error

@@ -23,7 +23,9 @@ def library(tmp_path_factory) -> Path:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_CACHE_HOME", str(folder := tmp_path_factory.mktemp("cache")))
         if build_anew() is None:
-            pytest.skip("no C compiler, a Paddle without MKL, or a folder from which nothing may be run")
+            pytest.skip(
+                "no C compiler, a Paddle without MKL, or a folder from which nothing may be run"
+            )
     (path,) = folder.glob("elmo/*")
     return path
 
@@ -97,7 +99,8 @@ def test_without_packed_products_the_vectors_are_the_same(cache, tmp_path, monke
 def test_clips_may_be_whole_numbers():
     """As many programs write them in JSON."""
     vectors = [
-        ELMoEmbedder((tiny.random_bilm(cell_clip=clip), None), device="cpu").encode(tiny.SENTENCES) for clip in (2, 2.0)
+        ELMoEmbedder((tiny.random_bilm(cell_clip=clip), None), device="cpu").encode(tiny.SENTENCES)
+        for clip in (2, 2.0)
     ]
     for whole, fraction in zip(*vectors, strict=True):
         assert (whole == fraction).all()

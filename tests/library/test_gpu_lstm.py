@@ -11,7 +11,9 @@ def test_they_equal_the_equations():
     assert gpu_lstm.difference(gpu_kernels.launcher(), equations) < 2e-6
 
 
-@pytest.mark.parametrize("kernel", ["cell_forward", "clip_forward", "clip_backward", "cell_backward"])
+@pytest.mark.parametrize(
+    "kernel", ["cell_forward", "clip_forward", "clip_backward", "cell_backward"]
+)
 def test_a_kernel_that_forgets_to_clip_is_not_used(kernel):
     def launch(name, *arguments):
         clip = 1e9 if name == kernel else arguments[7]

@@ -7,7 +7,11 @@ import run_embed
 import run_eval
 from elmo_core.text.language import AUTO, choose_language, recognise, warn_if_unreadable
 
-ZH_WORDS, EN_WORDS, DE_WORDS = ["，", "的", "银行", "iPhone"], ["the", ",", "bank"], ["der", ",", "für", "Bänke"]
+ZH_WORDS, EN_WORDS, DE_WORDS = (
+    ["，", "的", "银行", "iPhone"],
+    ["the", ",", "bank"],
+    ["der", ",", "für", "Bänke"],
+)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +65,9 @@ def test_a_warning_about_a_language_that_does_not_suit_the_text(caplog):
     assert choose_language("none", texts) == "none" and "segmented" in caplog.text
     caplog.clear()
     assert choose_language("none", ["He met Mr. Smith ."] * 9) == "none" and not caplog.text
-    assert choose_language("none", ["The cats are here."] * 9) == "none" and "tokenised" in caplog.text
+    assert (
+        choose_language("none", ["The cats are here."] * 9) == "none" and "tokenised" in caplog.text
+    )
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,9 @@ def test_layers_and_pooling(model):
         embedder = ELMoEmbedder(model, layers=choice)
         actual = embedder.encode(SENTENCES)
         assert actual[0].shape == embedder.shape(3) == (3, 14)
-        assert_close(actual, [np.tensordot(np.array(weights), array, 1) for array in everything], 1e-5)
+        assert_close(
+            actual, [np.tensordot(np.array(weights), array, 1) for array in everything], 1e-5
+        )
     for choice, chosen in (
         ("0,-2", [0, 1]),
         ([0, 1], [0, 1]),
@@ -46,18 +48,24 @@ def test_layers_and_pooling(model):
         assert_close(actual, [np.concatenate(array[chosen], axis=-1) for array in everything])
     for pool in ("mean", "max"):
         actual = ELMoEmbedder(model, pool=pool).encode([s for s in SENTENCES if s])
-        assert_close(actual, [getattr(array, pool)(axis=1) for array in everything if array.shape[1]], 1e-5)
+        assert_close(
+            actual, [getattr(array, pool)(axis=1) for array in everything if array.shape[1]], 1e-5
+        )
     half = ELMoEmbedder(model, dtype="float16").encode(SENTENCES)
     assert half[0].dtype == np.float16
     for actual, exact in zip(half, everything, strict=True):
         np.testing.assert_allclose(actual, exact, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize(("layers", "n_run"), [("all", 2), ("0,1", 1), (1, 1), (0, 0), ([0.5, 0.5, 0.0], 1)])
+@pytest.mark.parametrize(
+    ("layers", "n_run"), [("all", 2), ("0,1", 1), (1, 1), (0, 0), ([0.5, 0.5, 0.0], 1)]
+)
 @pytest.mark.parametrize("carry_state", [False, True])
 def test_only_the_requested_layers_are_run(model, monkeypatch, layers, n_run, carry_state):
     ran = []
-    monkeypatch.setattr(bilm_module, "run_layer", lambda *arguments: ran.append(arguments) or run_layer(*arguments))
+    monkeypatch.setattr(
+        bilm_module, "run_layer", lambda *arguments: ran.append(arguments) or run_layer(*arguments)
+    )
     ELMoEmbedder(model, layers=layers, carry_state=carry_state).encode([["the", "bank"]])
     assert len(ran) == n_run
 

@@ -19,7 +19,12 @@ WEIGHTS = "W_x", "W_h", "B", "W_P"  # their names in the reference
 CLIPS = {"clips that bite": (0.3, 0.25), "no clips": (0.0, 0.0)}
 
 
-RUNS = "Paddle's operators, float64", "Paddle's operators, float32", "fused, float32", "GPU kernels, float32"
+RUNS = (
+    "Paddle's operators, float64",
+    "Paddle's operators, float32",
+    "fused, float32",
+    "GPU kernels, float32",
+)
 
 
 @pytest.fixture(autouse=True, params=RUNS)
@@ -64,16 +69,23 @@ def in_rows(packed: np.ndarray, packing: Packing) -> list[np.ndarray]:
 @pytest.mark.parametrize("clips", CLIPS.values(), ids=CLIPS)
 @pytest.mark.parametrize("shared_inputs", [False, True])
 @pytest.mark.parametrize("lengths", [LENGTHS, MANY_LENGTHS], ids=["few rows", "many rows"])
-def test_outputs_states_and_all_gradients_equal_the_reference(clips, shared_inputs, lengths, tolerance):
+def test_outputs_states_and_all_gradients_equal_the_reference(
+    clips, shared_inputs, lengths, tolerance
+):
     """Both directions of a layer, with explicit initial and final states; also with several entries reading one input."""
     random = np.random.RandomState(0)
     packing = Packing.from_lengths(lengths)
     n_entries = len(packing.row)
     lstmps = [random_lstmp(random, clips) for _ in range(2)]
-    indices = [random.randint(5, size=n_entries) if shared_inputs else np.arange(n_entries) for _ in lstmps]
+    indices = [
+        random.randint(5, size=n_entries) if shared_inputs else np.arange(n_entries) for _ in lstmps
+    ]
     inputs = [random_tensor(random, 5 if shared_inputs else n_entries, P) for _ in lstmps]
     states = [
-        (random_tensor(random, len(lengths), P, scale=0.2), random_tensor(random, len(lengths), H, scale=0.2))
+        (
+            random_tensor(random, len(lengths), P, scale=0.2),
+            random_tensor(random, len(lengths), H, scale=0.2),
+        )
         for _ in lstmps
     ]
     rows = [paddle.to_tensor(index) for index in indices] if shared_inputs else None
@@ -87,7 +99,9 @@ def test_outputs_states_and_all_gradients_equal_the_reference(clips, shared_inpu
 
     back = np.argsort(packing.sorted_indices)
     close = partial(np.testing.assert_allclose, rtol=tolerance, atol=tolerance)
-    for lstmp, x, index, (h, c), result, factors in zip(lstmps, inputs, indices, states, results, weights, strict=True):
+    for lstmp, x, index, (h, c), result, factors in zip(
+        lstmps, inputs, indices, states, results, weights, strict=True
+    ):
         rows = in_rows(double(x)[index], packing)
         arguments = rows, double(h)[back], double(c)[back], reference_layer(lstmp), *clips
         desired, last_h, last_c = reference.lstmp(*arguments)
@@ -97,7 +111,9 @@ def test_outputs_states_and_all_gradients_equal_the_reference(clips, shared_inpu
         close(result.c.numpy()[back], last_c)
 
         d_output, d_h, d_c = map(double, factors)
-        gradients = reference.lstmp_backward(*arguments, in_rows(d_output, packing), d_h[back], d_c[back])
+        gradients = reference.lstmp_backward(
+            *arguments, in_rows(d_output, packing), d_h[back], d_c[back]
+        )
         d_x = np.zeros(x.shape)
         for row, d_row in enumerate(gradients["rows"]):
             np.add.at(d_x, index[(packing.row == row).nonzero()[0]], np.reshape(d_row, (-1, P)))
@@ -140,7 +156,9 @@ def test_running_in_less_memory_changes_nothing(shared_inputs, tolerance, monkey
 @pytest.mark.parametrize("x", [0.0, 1e-6, 0.01, 0.5, 3.0, 20.0, 100.0, 1e30])
 def test_activations_hold_over_the_whole_range(x, tolerance):
     """All weights are zero except the bias, the projection is the identity: only the activations of +-x remain."""
-    lstmp = LSTMP(ELMoConfig(projection_dim=2, cell_dim=2, cell_clip=0.0, proj_clip=0.0, forget_bias=0.0))
+    lstmp = LSTMP(
+        ELMoConfig(projection_dim=2, cell_dim=2, cell_clip=0.0, proj_clip=0.0, forget_bias=0.0)
+    )
     for weight in lstmp.parameters():
         weight.set_value(np.zeros(weight.shape, paddle.get_default_dtype()))
     lstmp.projection_weight.set_value(np.eye(2, dtype=paddle.get_default_dtype()))

@@ -49,7 +49,8 @@ def test_a_product_is_exact_but_for_the_rounding_of_its_operands(m, k, n, frozen
     for transposed in np.ndindex(2, 2):
         a, b = (generator.standard_normal(shape, np.float32) for shape in ((m, k), (k, n)))
         x, weight = (
-            paddle.to_tensor(array.T if flip else array) for array, flip in zip((a, b), transposed, strict=True)
+            paddle.to_tensor(array.T if flip else array)
+            for array, flip in zip((a, b), transposed, strict=True)
         )
         if frozen:
             initial = paddle.nn.initializer.Assign(weight)
@@ -65,7 +66,10 @@ def test_a_product_is_exact_but_for_the_rounding_of_its_operands(m, k, n, frozen
 @pytest.mark.usefixtures("bfloat16")
 def test_vectors_are_near_the_reference_and_those_of_float32_stay(model):
     expected, _ = reference.embed(tiny.reference_of(load_bilm(model)[0]), SENTENCES)
-    embedder, half = ELMoEmbedder(model, device="cpu"), ELMoEmbedder(model, device="cpu", precision="bfloat16")
+    embedder, half = (
+        ELMoEmbedder(model, device="cpu"),
+        ELMoEmbedder(model, device="cpu", precision="bfloat16"),
+    )
     difference = 0.0
     for _ in range(2):  # with other weights packed in between
         assert_close(embedder.encode(SENTENCES), expected)
@@ -97,8 +101,12 @@ def train_a_step(weight):
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("change", [zero_some_columns, set_one_element, swap_two_rows, train_a_step])
-@pytest.mark.parametrize("name", ["forward_lstm.0.recurrent_weight", "token_encoder.highways.0.carry.weight"])
+@pytest.mark.parametrize(
+    "change", [zero_some_columns, set_one_element, swap_two_rows, train_a_step]
+)
+@pytest.mark.parametrize(
+    "name", ["forward_lstm.0.recurrent_weight", "token_encoder.highways.0.carry.weight"]
+)
 def test_new_weights_of_a_frozen_model_are_noticed(model, precision, change, name, request):
     if precision == "bfloat16":
         request.getfixturevalue("bfloat16")
@@ -139,8 +147,12 @@ def test_a_layer_that_is_trained_learns_through_bfloat16(model):
         layer = ELMo(load_bilm(model), layers="top", trainable=True, dropout=0, precision=precision)
         with products.temporarily("float32"):  # what counts is the forward pass
             (layer(SENTENCES)[0][0] ** 2).mean().backward()
-        gradients[precision] = np.concatenate([weight.grad.numpy().ravel() for weight in layer.bilm.parameters()])
-    error = np.linalg.norm(gradients["bfloat16"] - gradients["float32"]) / np.linalg.norm(gradients["float32"])
+        gradients[precision] = np.concatenate(
+            [weight.grad.numpy().ravel() for weight in layer.bilm.parameters()]
+        )
+    error = np.linalg.norm(gradients["bfloat16"] - gradients["float32"]) / np.linalg.norm(
+        gradients["float32"]
+    )
     assert 1e-4 < error < 0.25
 
 

@@ -17,7 +17,9 @@ from elmo_core.messages import bar
         ("my-convert.py and convert.py.bak", "my-convert.py and convert.py.bak"),
     ],
 )
-def test_an_installed_library_names_commands_and_leaves_paths_alone(tmp_path, monkeypatch, message, shown):
+def test_an_installed_library_names_commands_and_leaves_paths_alone(
+    tmp_path, monkeypatch, message, shown
+):
     monkeypatch.setattr(messages_module, "SCRIPTS", tmp_path)
     assert messages_module.with_commands(message) == shown
 

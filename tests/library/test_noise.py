@@ -31,7 +31,9 @@ def test_more_noise_changes_the_same_words_and_others():
     for share in (0, 0.1, 0.2):
         noisy = add_noise(words, share, random.Random("a"))
         assert len(noisy) == len(words) and noisy == add_noise(words, share, random.Random("a"))
-        changed.append({k for k, pair in enumerate(zip(words, noisy, strict=True)) if pair[0] != pair[1]})
+        changed.append(
+            {k for k, pair in enumerate(zip(words, noisy, strict=True)) if pair[0] != pair[1]}
+        )
         assert len(changed[-1]) == pytest.approx(1500 * share, abs=40)
     assert not changed[0] and changed[1] < changed[2]
 

@@ -5,7 +5,9 @@ import pytest
 from elmo_core.kernels import gpu_lstm, nvrtc
 
 
-@pytest.mark.parametrize("architecture", ["sm_61", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90"])
+@pytest.mark.parametrize(
+    "architecture", ["sm_61", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90"]
+)
 def test_nvrtc_compiles_them_without_a_gpu(architecture):
     try:
         nvrtc.library()

@@ -10,7 +10,14 @@ from elmo_core.text.tokenise import Tokeniser
 
 LETTERS = random.Random(0).choices("kmpqtuvwxyz银行苹果河岸", k=4000)
 WORDS = [",", "!", *("".join(LETTERS[k : k + 2 + k // 7 % 6]) for k in range(0, 4000, 7))]
-CHANGED = {"“": '"', "…": "...", "don’t": "don't", "e\u0301te\u0301": "été", "&amp;": "&", "so\u00adft": "soft"}
+CHANGED = {
+    "“": '"',
+    "…": "...",
+    "don’t": "don't",
+    "e\u0301te\u0301": "été",
+    "&amp;": "&",
+    "so\u00adft": "soft",
+}
 REMOVED = ("<br/>", f'<a href="/{"long/" * 30}">', "\u200b", "</b>")
 
 
@@ -39,9 +46,17 @@ def test_tokens_are_where_they_were_put(n):
     [
         ("en", "x&amp;y&#8211;“z”…", ["x", "&amp;", "y", "&#8211;", "“", "z", "”", "…"]),
         ("en", "``a'' b``c", ["``", "a", "''", "b", "``", "c"]),
-        ("en", "Well . . then … … etc. … . . .", ["Well", ". .", "then", "…", "…", "etc", ".", "…", ". . ."]),
+        (
+            "en",
+            "Well . . then … … etc. … . . .",
+            ["Well", ". .", "then", "…", "…", "etc", ".", "…", ". . ."],
+        ),
         ("any", "`<b>` a<br/>b", ["`", "`", "a", "b"]),
-        ("any", "cafe\u0301 so\u00adft 각 \x93q\x94", ["cafe\u0301", "so\u00adft", "각", "\x93", "q", "\x94"]),
+        (
+            "any",
+            "cafe\u0301 so\u00adft 각 \x93q\x94",
+            ["cafe\u0301", "so\u00adft", "각", "\x93", "q", "\x94"],
+        ),
         (
             "any",
             "مُحَم\u0651\u064eدًا إِن\u0651\u064e",
@@ -63,7 +78,12 @@ def test_tokens_that_are_not_in_the_text_do_not_move_the_others():
 
 def test_a_token_of_white_space_is_nowhere():
     assert offsets.token_offsets(["\n"], "\n").tolist() == [[0, 0]]
-    assert offsets.token_offsets(["", "a", " ", "b"], "a b").tolist() == [[0, 0], [0, 1], [1, 1], [2, 3]]
+    assert offsets.token_offsets(["", "a", " ", "b"], "a b").tolist() == [
+        [0, 0],
+        [0, 1],
+        [1, 1],
+        [2, 3],
+    ]
 
 
 def test_a_line_of_nothing_but_differences():

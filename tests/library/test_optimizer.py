@@ -15,7 +15,9 @@ OURS = {"adagrad": Adagrad, "adam": Adam, "adamw": partial(Adam, weight_decay=DE
 PADDLES = {
     "adagrad": partial(paddle.optimizer.Adagrad, initial_accumulator_value=1.0),
     "adam": paddle.optimizer.Adam,
-    "adamw": partial(paddle.optimizer.AdamW, weight_decay=0.3, apply_decay_param_fun=DECAYED.__contains__),
+    "adamw": partial(
+        paddle.optimizer.AdamW, weight_decay=0.3, apply_decay_param_fun=DECAYED.__contains__
+    ),
 }
 
 
@@ -51,29 +53,42 @@ class Model:
 
     def paddles(self, kind: str, max_grad_norm: float | None = 10.0):
         clip = paddle.nn.ClipGradByGlobalNorm(max_grad_norm) if max_grad_norm else None
-        return PADDLES[kind](learning_rate=0.2, parameters=list(self.weights.values()), grad_clip=clip)
+        return PADDLES[kind](
+            learning_rate=0.2, parameters=list(self.weights.values()), grad_clip=clip
+        )
 
     def train(self, optimizer, scale: float = 1.0, steps: int = 3) -> dict[str, paddle.Tensor]:
         """Returns the weights and the optimizer's state."""
-        lookup = paddles_rows if isinstance(optimizer, paddle.optimizer.Optimizer) else embedding_lookup
+        lookup = (
+            paddles_rows if isinstance(optimizer, paddle.optimizer.Optimizer) else embedding_lookup
+        )
         for _ in range(steps):
             outputs = [self.weights["large"], self.weights["small"]]
-            outputs += [lookup(self.weights["table"], np.array(ids)) for ids in ([1, 5, 5, 39], [0, 39, 7, 3])]
+            outputs += [
+                lookup(self.weights["table"], np.array(ids))
+                for ids in ([1, 5, 5, 39], [0, 39, 7, 3])
+            ]
             outputs.append(lookup(self.weights["whole"], np.arange(6)))
             (sum((output * self.draw(output.shape)).sum() for output in outputs) * scale).backward()
             optimizer.step()
             optimizer.clear_grad()
-        return self.weights | {key: x for key, x in optimizer.state_dict().items() if isinstance(x, paddle.Tensor)}
+        return self.weights | {
+            key: x for key, x in optimizer.state_dict().items() if isinstance(x, paddle.Tensor)
+        }
 
 
 def assert_close(actual: dict, expected: dict) -> None:
     assert actual.keys() == expected.keys()
     for name, value in expected.items():
-        np.testing.assert_allclose(actual[name].numpy(), value.numpy(), rtol=1e-5, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(
+            actual[name].numpy(), value.numpy(), rtol=1e-5, atol=1e-5, err_msg=name
+        )
 
 
 @pytest.mark.usefixtures("implementation")
-@pytest.mark.parametrize(("scale", "max_grad_norm"), [(1e-3, 10.0), (1.0, 10.0), (1e3, 10.0), (1.0, None)])
+@pytest.mark.parametrize(
+    ("scale", "max_grad_norm"), [(1e-3, 10.0), (1.0, 10.0), (1e3, 10.0), (1.0, None)]
+)
 @pytest.mark.parametrize("kind", PADDLES)
 def test_weights_and_state_are_those_of_paddles_optimizer(kind, scale, max_grad_norm):
     model, expected = Model(), Model()
@@ -118,7 +133,9 @@ def test_gradients_are_freed_and_weights_without_one_stay():
     before = {name: weight.numpy() for name, weight in model.weights.items()}
     model.weights["small"].sum().backward()
     optimizer.step()
-    assert [name for name, old in before.items() if (model.weights[name].numpy() != old).any()] == ["small"]
+    assert [name for name, old in before.items() if (model.weights[name].numpy() != old).any()] == [
+        "small"
+    ]
 
 
 @pytest.mark.usefixtures("implementation")
@@ -131,8 +148,14 @@ def test_the_rows_that_a_step_reads_follow_the_formula(kind):
     first, second, sums = np.zeros((9, 2)), np.zeros((9, 2)), np.ones((9, 2))
     optimizer = OURS[kind]([("table", table)], 0.2, max_grad_norm=1.5)
     for step, ids in enumerate([[1, 5, 5], [8, 5], [1, 2, 1]], 1):
-        factors, gradient, rows = random.standard_normal((len(ids), 2)), np.zeros((9, 2)), sorted(set(ids))
-        (embedding_lookup(table, np.array(ids)) * paddle.to_tensor(factors.astype(np.float32))).sum().backward()
+        factors, gradient, rows = (
+            random.standard_normal((len(ids), 2)),
+            np.zeros((9, 2)),
+            sorted(set(ids)),
+        )
+        (
+            embedding_lookup(table, np.array(ids)) * paddle.to_tensor(factors.astype(np.float32))
+        ).sum().backward()
         optimizer.lr = 0.2 / step
         optimizer.step()
         optimizer.clear_grad()
@@ -142,7 +165,9 @@ def test_the_rows_that_a_step_reads_follow_the_formula(kind):
         first[rows] = 0.9 * first[rows] + 0.1 * gradient[rows]
         second[rows] = 0.999 * second[rows] + 0.001 * gradient[rows] ** 2
         correction = np.sqrt(1 - 0.999**step)
-        change = correction / (1 - 0.9**step) * first[rows] / (np.sqrt(second[rows]) + 1e-8 * correction)
+        change = (
+            correction / (1 - 0.9**step) * first[rows] / (np.sqrt(second[rows]) + 1e-8 * correction)
+        )
         if kind == "adagrad":
             change = gradient[rows] / (np.sqrt(sums[rows]) + 1e-6)
         weight[rows] -= 0.2 / step * change

@@ -23,20 +23,35 @@ def test_two_ranks_work_together(tmp_path):
 @pytest.fixture(scope="module")
 def one_rank(tmp_path_factory):
     folder = tmp_path_factory.mktemp("one")
-    assert runs.start("tests/support/rank_step.py", [str(folder / "step.npz")], folder / "out").wait(timeout=120) == 0
+    assert (
+        runs.start("tests/support/rank_step.py", [str(folder / "step.npz")], folder / "out").wait(
+            timeout=120
+        )
+        == 0
+    )
     return np.load(folder / "step.npz")
 
 
 @pytest.mark.parametrize("n", [2, 4])
 def test_ranks_make_the_step_that_one_makes_with_all_their_rows(one_rank, tmp_path, n):
-    processes = runs.start_ranks("tests/support/rank_step.py", [str(tmp_path / "step.npz")], tmp_path, n=n)
-    assert [process.wait(timeout=180) for process in processes] == [0] * n, (tmp_path / "rank0").read_text()
+    processes = runs.start_ranks(
+        "tests/support/rank_step.py", [str(tmp_path / "step.npz")], tmp_path, n=n
+    )
+    assert [process.wait(timeout=180) for process in processes] == [0] * n, (
+        tmp_path / "rank0"
+    ).read_text()
     several = np.load(tmp_path / "step.npz")
     assert several.files == one_rank.files
     for name in several.files:
         expected = one_rank[name]
-        if "gradient 1" in name or "losses 1" in name or {"weight", "optimizer"} & set(name.split()):  # after an update
-            tolerance = 2e-3 if "adam" in name else 1e-5  # Adam turns a gradient of almost 0 into a whole step
+        if (
+            "gradient 1" in name
+            or "losses 1" in name
+            or {"weight", "optimizer"} & set(name.split())
+        ):  # after an update
+            tolerance = (
+                2e-3 if "adam" in name else 1e-5
+            )  # Adam turns a gradient of almost 0 into a whole step
         else:
             tolerance = 1e-6
         error = np.abs(several[name] - expected).max() / max(1, np.abs(expected).max())
@@ -58,11 +73,17 @@ def test_a_rank_that_is_killed_ends_the_others(three_ranks, tmp_path):
     for k in (0, 2):
         assert three_ranks[k].wait(timeout=60) == 2
         output = (tmp_path / f"rank{k}").read_text(encoding="utf-8")
-        assert re.search(r"^error: .* rank was lost.* --resume", output, re.M) and "Traceback" not in output
+        assert (
+            re.search(r"^error: .* rank was lost.* --resume", output, re.M)
+            and "Traceback" not in output
+        )
     assert not checkpoint.steps(tmp_path / "run")
 
 
 def test_a_signal_to_any_rank_stops_all_after_the_same_step(three_ranks, tmp_path):
     three_ranks[2].send_signal(signal.SIGTERM)
     assert [process.wait(timeout=60) for process in three_ranks] == [143] * 3
-    assert re.search(r"stopped at step (\d+), saved as .*run/\1\.", (tmp_path / "rank0").read_text(encoding="utf-8"))
+    assert re.search(
+        r"stopped at step (\d+), saved as .*run/\1\.",
+        (tmp_path / "rank0").read_text(encoding="utf-8"),
+    )

@@ -44,7 +44,10 @@ def test_char_cnn_with_a_filter_of_ones(activation, expected):
     # Of the neighbours in "ab", 259 98 99 260 261 261 .., 98 + 99 is the smallest sum: negated, the maximum.
     char_embed = np.zeros((262, 16))
     char_embed[:, 4] = -np.arange(262) / 1000
-    cnn = [(2, np.ones((2, 16, 1)), np.array([0.5])), (50, np.ones((50, 16, 2)), np.array([20.0, -20.0]))]
+    cnn = [
+        (2, np.ones((2, 16, 1)), np.array([0.5])),
+        (50, np.ones((50, 16, 2)), np.array([20.0, -20.0])),
+    ]
     parameters = ref.Parameters(lstm={}, char_embed=char_embed, cnn=cnn, activation=activation)
     whole = 20 - (259 + 98 + 99 + 260 + 46 * 261) / 1000  # one window as wide as the token
     whole, below = (whole, 0.0) if activation == "relu" else (math.tanh(whole), -1.0)
@@ -58,12 +61,16 @@ def test_char_cnn_does_not_turn_its_filters():
     W[0, 0], W[1, 0] = 1.0, 2.0
     parameters = ref.Parameters(lstm={}, char_embed=char_embed, cnn=[(2, W, np.zeros(1))])
     assert ref.char_cnn(parameters, ref.char_ids("ab")) == pytest.approx([21.0])  # 1 * a + 2 * b
-    assert ref.char_cnn(parameters, ref.char_ids("ba")) == pytest.approx([20.0])  # 2 * b, begin of word before it
+    assert ref.char_cnn(parameters, ref.char_ids("ba")) == pytest.approx(
+        [20.0]
+    )  # 2 * b, begin of word before it
 
 
 def test_highway_by_hand():
     weights = {"W_transform": 2.0, "b_transform": 1.0, "W_carry": 0.5, "b_carry": -2.0}
-    layer = {name: np.full((1, 1) if name[0] == "W" else 1, value) for name, value in weights.items()}
+    layer = {
+        name: np.full((1, 1) if name[0] == "W" else 1, value) for name, value in weights.items()
+    }
     gate = logistic(0.5 * 3 - 2)
     assert ref.highway(np.array([3.0]), layer) == pytest.approx([gate * 7 + (1 - gate) * 3])
     assert ref.highway(np.array([3.0]), layer) == pytest.approx([4.510162675])

@@ -17,7 +17,8 @@ from elmo_core.messages import UserError
 
 
 @pytest.mark.parametrize(
-    ("quota", "cores"), [("max", 8), ("250000", 2), ("20000", 1), ("", 8), ("v1: 250000", 2), ("v1: -1", 8)]
+    ("quota", "cores"),
+    [("max", 8), ("250000", 2), ("20000", 1), ("", 8), ("v1: 250000", 2), ("v1: -1", 8)],
 )
 def test_a_containers_share_of_the_processor_counts(tmp_path, monkeypatch, quota, cores):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
@@ -32,7 +33,9 @@ def test_a_containers_share_of_the_processor_counts(tmp_path, monkeypatch, quota
 
 
 def test_paddle_takes_all_cores_silently():
-    done = fresh_python("from elmo_core.machine.runtime import paddle; import os; print(os.environ['OMP_NUM_THREADS'])")
+    done = fresh_python(
+        "from elmo_core.machine.runtime import paddle; import os; print(os.environ['OMP_NUM_THREADS'])"
+    )
     assert done.stdout.strip() == str(runtime.n_cores())
     assert done.stderr == ""
 
@@ -40,12 +43,16 @@ def test_paddle_takes_all_cores_silently():
 def test_the_users_own_logging_works_and_other_libraries_stay_quiet():
     """Paddle gives the root logger a handler and level that would show messages of gensim and others."""
     ours = "logging.warning('mine'); logging.getLogger('elmo').warning('ours')"
-    done = fresh_python(f"import elmo, logging; {ours}; logging.getLogger('gensim').info('chatter')")
+    done = fresh_python(
+        f"import elmo, logging; {ours}; logging.getLogger('gensim').info('chatter')"
+    )
     assert "mine" in done.stderr and "ours" in done.stderr and "chatter" not in done.stderr
 
 
 ALONE = "127.0.0.1:6000"
-CROWD = ",".join(f"10.0.0.{host}:{port}" for host in (1, 2) for port in range(6000, 6000 + runtime.n_cores()))
+CROWD = ",".join(
+    f"10.0.0.{host}:{port}" for host in (1, 2) for port in range(6000, 6000 + runtime.n_cores())
+)
 
 
 @pytest.mark.parametrize(
@@ -54,10 +61,17 @@ CROWD = ",".join(f"10.0.0.{host}:{port}" for host in (1, 2) for port in range(60
         ({"OMP_NUM_THREADS": "1"}, 1),  # the user's choice
         # The launcher imports Paddle, which sets OMP_NUM_THREADS=1 for all that it starts: nobody's choice.
         (
-            {"OMP_NUM_THREADS": "1", "PADDLE_TRAINER_ENDPOINTS": ALONE, "PADDLE_CURRENT_ENDPOINT": ALONE},
+            {
+                "OMP_NUM_THREADS": "1",
+                "PADDLE_TRAINER_ENDPOINTS": ALONE,
+                "PADDLE_CURRENT_ENDPOINT": ALONE,
+            },
             runtime.n_cores(),
         ),
-        ({"PADDLE_TRAINER_ENDPOINTS": CROWD, "PADDLE_CURRENT_ENDPOINT": "10.0.0.2:6000"}, 1),  # a rank for each core
+        (
+            {"PADDLE_TRAINER_ENDPOINTS": CROWD, "PADDLE_CURRENT_ENDPOINT": "10.0.0.2:6000"},
+            1,
+        ),  # a rank for each core
     ],
     ids=["user", "launcher", "ranks"],
 )
@@ -67,7 +81,9 @@ def test_threads_of_a_process(environment, threads):
     assert done.stdout.strip() == str(threads)
 
 
-@pytest.mark.parametrize(("variable", "threads"), [("3", 3), ("4,2", 4), ("0", 1), ("many", 1), ("", 1)])
+@pytest.mark.parametrize(
+    ("variable", "threads"), [("3", 3), ("4,2", 4), ("0", 1), ("many", 1), ("", 1)]
+)
 def test_there_is_always_a_thread(monkeypatch, variable, threads):
     monkeypatch.setenv("OMP_NUM_THREADS", variable)
     assert runtime.n_threads() == threads
@@ -80,7 +96,9 @@ def test_paddle_imported_too_early_is_logged_once():
 
 
 def test_preparing_text_does_not_need_paddle():
-    done = fresh_python("import args, dataset, preprocess, sys; print({'paddle', 'elmo'} & set(sys.modules))")
+    done = fresh_python(
+        "import args, dataset, preprocess, sys; print({'paddle', 'elmo'} & set(sys.modules))"
+    )
     assert done.stdout.strip() == "set()", done.stderr
 
 
@@ -95,7 +113,9 @@ def test_an_import_leaves_the_users_process_alone():
     )
     if not Path("/proc/self/status").exists():
         pytest.skip("no /proc on this system")
-    alone, ours = (fresh_python(program.replace("{module}", module)).stdout for module in ("paddle", "elmo"))
+    alone, ours = (
+        fresh_python(program.replace("{module}", module)).stdout for module in ("paddle", "elmo")
+    )
     assert ours == alone and "True" in ours
 
 
@@ -115,7 +135,10 @@ PADDLE = "import zlib, paddle"  # in this order: Paddle 2.6 brings another zlib
 )
 def test_signals_reach_the_programs_own_handler(steps, output):
     end = "signal.raise_signal(signal.SIGTERM)\nprint('alive')"
-    assert fresh_python("\n".join(["import signal", *steps, end]), PYTHONWARNINGS="ignore").stdout == output
+    assert (
+        fresh_python("\n".join(["import signal", *steps, end]), PYTHONWARNINGS="ignore").stdout
+        == output
+    )
 
 
 @pytest.mark.parametrize("imports", ["elmo", "zlib, paddle, elmo"])
@@ -183,7 +206,10 @@ def test_an_unknown_device_is_a_clear_error(device):
 
 
 def test_parallel_results_keep_their_order_and_errors_come_through():
-    assert run_in_parallel([lambda k=k: float(paddle.to_tensor(float(k))) for k in range(2)]) == [0.0, 1.0]
+    assert run_in_parallel([lambda k=k: float(paddle.to_tensor(float(k))) for k in range(2)]) == [
+        0.0,
+        1.0,
+    ]
     for position in range(2):
         tasks = [lambda: 1, lambda: 2]
         tasks[position] = lambda: 1 / 0
@@ -204,7 +230,9 @@ def test_gradients_are_on_after_parallel_work_without_them():
 @pytest.mark.parametrize("dtype", ["int64", "float32", "bool"])
 def test_arrays_go_to_a_gpu_by_way_of_the_host(monkeypatch, dtype):
     monkeypatch.setattr(paddle, "get_device", lambda: "gpu:0")
-    monkeypatch.setattr(paddle.Tensor, "cuda", lambda tensor, blocking: tensor if not blocking else None)
+    monkeypatch.setattr(
+        paddle.Tensor, "cuda", lambda tensor, blocking: tensor if not blocking else None
+    )
     for shape in ((0,), (1,), (2, 3)):
         array = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
         tensor = runtime.to_tensor(array)

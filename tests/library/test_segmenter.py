@@ -21,7 +21,11 @@ def test_a_dictionary_is_jiebas_own_but_does_not_change_the_programs_jieba(tmp_p
     before, expected = jieba.lcut(TEXT), jieba.Tokenizer()
     segment = Segmenter.from_file(tmp_path / "words.txt")
     expected.load_userdict(str(tmp_path / "words.txt"))
-    assert segment.cut(TEXT) == expected.lcut(TEXT) == ["小明", "在", "云原生", "团队", "做", "图神经网络"]
+    assert (
+        segment.cut(TEXT)
+        == expected.lcut(TEXT)
+        == ["小明", "在", "云原生", "团队", "做", "图神经网络"]
+    )
     assert jieba.lcut(TEXT) == before == segmenter().cut(TEXT) != segment.cut(TEXT)
 
 
@@ -35,9 +39,14 @@ def test_a_dictionary_that_another_user_left_is_not_read(tmp_path, monkeypatch):
 
 def test_a_word_of_frequency_0_is_split():
     jieba_words = segmenter().cut("他在北京大学学习")
-    assert "北京大学" in jieba_words and "北京大学" not in Segmenter(["北京大学 0"]).cut("他在北京大学学习")
+    assert "北京大学" in jieba_words and "北京大学" not in Segmenter(["北京大学 0"]).cut(
+        "他在北京大学学习"
+    )
     assert jieba.lcut("他在北京大学学习") == jieba_words
-    assert Segmenter(["一丁 0"]).cut("一丁") == ["一", "丁"]  # although jieba finds it again, as a new word
+    assert Segmenter(["一丁 0"]).cut("一丁") == [
+        "一",
+        "丁",
+    ]  # although jieba finds it again, as a new word
     words, positions = segmenter().words_of([["北", "京", ""]])  # an empty token has a word, too
     assert [words[0][k] for k in positions[0]] == ["北京", "北京", " "]
 
@@ -77,6 +86,10 @@ def test_words_that_jieba_cannot_find_are_counted(caplog):
 def test_characters_have_the_sentences_of_chinese():
     raw = "“走吧。”他说\u200b。<br>Ａ1 好 &amp; 坏……"
     split = Tokeniser("characters").sentences(raw)
-    assert [" ".join(tokens) for tokens in split] == ["“ 走 吧 。 ”", "他 说 。", "Ａ 1 好 & 坏 … …"]
+    assert [" ".join(tokens) for tokens in split] == [
+        "“ 走 吧 。 ”",
+        "他 说 。",
+        "Ａ 1 好 & 坏 … …",
+    ]
     words = Tokeniser("zh").sentences(raw)
     assert list(map("".join, split)) == list(map("".join, words))

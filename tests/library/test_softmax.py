@@ -84,7 +84,11 @@ def test_frozen_tensors_get_no_gradient_and_the_others_theirs(frozen):
             parts[name].stop_gradient = True
         (loss,) = softmax.losses([h], [targets], draw_candidates(V, 20, generator()))
         loss.backward()
-        has_gradient = [name for name, part in parts.items() if part.grad is not None or row_gradient(part) is not None]
+        has_gradient = [
+            name
+            for name, part in parts.items()
+            if part.grad is not None or row_gradient(part) is not None
+        ]
         gradients.append({name: dense_gradient(parts[name]) for name in has_gradient})
     assert gradients[1].keys() == gradients[0].keys() - set(frozen)
     for name, gradient in gradients[1].items():
@@ -97,7 +101,10 @@ def test_with_all_candidates_the_loss_is_the_full_softmax():
     loss.backward()
     weight, bias = (parameter.numpy() for parameter in softmax.parameters())
     table, one = softmax.weight.numpy(), softmax.bias.numpy()[:, 0]
-    desired = [reference.full_softmax_loss(x, (table, one), k) for x, k in zip(h.numpy(), targets, strict=True)]
+    desired = [
+        reference.full_softmax_loss(x, (table, one), k)
+        for x, k in zip(h.numpy(), targets, strict=True)
+    ]
     assert float(loss) == pytest.approx(np.mean(desired), abs=1e-5)
 
     logits = h.numpy() @ weight.T + bias[:, 0]
@@ -162,7 +169,10 @@ def test_the_gradient_touches_only_what_was_read():
     (loss,) = softmax.losses([h], [targets], candidates)
     loss.backward()
     gradient = row_gradient(softmax.weight)
-    assert softmax.weight.grad is None and gradient.ids[: gradient.shared].tolist() == candidates.ids.tolist()
+    assert (
+        softmax.weight.grad is None
+        and gradient.ids[: gradient.shared].tolist() == candidates.ids.tolist()
+    )
     assert sorted(gradient.ids) == sorted({*candidates.ids.tolist(), *targets.tolist()})
 
 
@@ -182,18 +192,27 @@ def test_many_small_probabilities_are_not_lost_next_to_a_large_one():
 
 def reference_predictions(softmax, h, targets) -> np.ndarray:
     """Surprisal, entropy and rank (3, M) in float64."""
-    logits = h.numpy().astype(np.float64) @ softmax.weight.numpy().astype(np.float64).T + softmax.bias.numpy()[:, 0]
+    logits = (
+        h.numpy().astype(np.float64) @ softmax.weight.numpy().astype(np.float64).T
+        + softmax.bias.numpy()[:, 0]
+    )
     log_p = np.array([row - reference.logsumexp(row) for row in logits])
     target = log_p[np.arange(len(targets)), targets]
-    return np.stack([-target, -(np.exp(log_p) * log_p).sum(axis=1), 1 + (target < log_p.T).sum(axis=0)])
+    return np.stack(
+        [-target, -(np.exp(log_p) * log_p).sum(axis=1), 1 + (target < log_p.T).sum(axis=0)]
+    )
 
 
-@pytest.mark.parametrize(("vocab_size", "per_slice"), [(3, 1), (1000, 40 * 1000), (1040, 17 * 1040), (2063, 1)])
+@pytest.mark.parametrize(
+    ("vocab_size", "per_slice"), [(3, 1), (1000, 40 * 1000), (1040, 17 * 1040), (2063, 1)]
+)
 def test_evaluation_takes_the_predictions_in_slices(monkeypatch, vocab_size, per_slice):
     """Slices of 16 predictions, or of more if they fit; the results do not depend on them."""
     softmax, h, targets = random_softmax(vocab_size, spread=3.0)
     sizes, scored = [], Softmax._predictions
-    monkeypatch.setattr(Softmax, "_predictions", lambda *a: sizes.append(len(a[1]) * vocab_size) or scored(*a))
+    monkeypatch.setattr(
+        Softmax, "_predictions", lambda *a: sizes.append(len(a[1]) * vocab_size) or scored(*a)
+    )
     monkeypatch.setattr(module, "LOGITS_PER_SLICE", per_slice)
     expected = reference_predictions(softmax, h, targets)
     np.testing.assert_allclose(softmax.predictions(h, targets), expected, atol=2e-5)

@@ -17,7 +17,10 @@ SENTENCES = [*tiny.SENTENCES, ["the", "<UNK>", "river"]]
 
 def expected_surprisal(parameters, sentences: list[list[str]]) -> list[np.ndarray]:
     """Per sentence (6, n + 1): surprisal in nats, entropy, rank; each forward, then backward. The state is carried."""
-    state, rows = reference.start_state(parameters, 1), [np.zeros((6, len(s) + 1)) for s in sentences]
+    state, rows = (
+        reference.start_state(parameters, 1),
+        [np.zeros((6, len(s) + 1)) for s in sentences],
+    )
     for d, direction in enumerate(reference.DIRECTIONS):
         h = state[direction]
         for sentence, row in zip(sentences, rows, strict=True):
@@ -30,14 +33,20 @@ def expected_surprisal(parameters, sentences: list[list[str]]) -> list[np.ndarra
                 weight, bias = parameters.softmax
                 logits = weight @ output + bias
                 p = np.exp(logits - reference.logsumexp(logits))
-                row[d::2, position] = -np.log(p[target]), -p @ np.log(p), 1 + (logits > logits[target]).sum()
+                row[d::2, position] = (
+                    -np.log(p[target]),
+                    -p @ np.log(p),
+                    1 + (logits > logits[target]).sum(),
+                )
     return rows
 
 
 def assert_surprisal(found, sentences, expected) -> None:
     for records, sentence, values in zip(found, sentences, expected, strict=True):
         assert [record.token for record in records] == [*sentence, "</S>"]
-        assert [r.in_vocabulary for r in records] == [w in tiny.WORDS and w != "<UNK>" for w in sentence] + [True]
+        assert [r.in_vocabulary for r in records] == [
+            w in tiny.WORDS and w != "<UNK>" for w in sentence
+        ] + [True]
         numbers = np.array([record[1:7] for record in records]).T
         numbers[:4] *= math.log(2)
         np.testing.assert_allclose(numbers, values, rtol=0, atol=1e-5)
@@ -53,20 +62,29 @@ def test_surprisal_equals_the_reference(input, tmp_path):
     for size in (1, 3, 128):
         embedder = ELMoEmbedder(prefix, size, device="cpu")
         assert_surprisal(embedder.surprisal(SENTENCES), SENTENCES, expected)
-    own = ELMoEmbedder(load_bilm(prefix, softmax=True), batch_size=3, carry_state=True, device="cpu")
-    assert_surprisal(own.iter_surprisal(iter(SENTENCES)), SENTENCES, expected_surprisal(parameters, SENTENCES))
+    own = ELMoEmbedder(
+        load_bilm(prefix, softmax=True), batch_size=3, carry_state=True, device="cpu"
+    )
+    assert_surprisal(
+        own.iter_surprisal(iter(SENTENCES)), SENTENCES, expected_surprisal(parameters, SENTENCES)
+    )
 
 
 def test_unknown_words_are_in_one_sum_and_not_in_the_other(model):
     (records,) = ELMoEmbedder(model, device="cpu").surprisal([["the", "unheard", "bank"]])
     with_unknown, without = np.array(records.total()), np.array(records.total(unknown=False))
     np.testing.assert_allclose(with_unknown - without, records[1][1:3])
-    np.testing.assert_allclose(with_unknown, [sum(r.forward for r in records), sum(r.backward for r in records)])
+    np.testing.assert_allclose(
+        with_unknown, [sum(r.forward for r in records), sum(r.backward for r in records)]
+    )
 
 
 def test_a_stream_is_read_as_far_as_needed(model):
     endless = itertools.cycle(SENTENCES)
-    assert next(ELMoEmbedder(model, 2, device="cpu").iter_surprisal(endless))[0].token == SENTENCES[0][0]
+    assert (
+        next(ELMoEmbedder(model, 2, device="cpu").iter_surprisal(endless))[0].token
+        == SENTENCES[0][0]
+    )
 
 
 # Plots
@@ -76,7 +94,9 @@ def test_compare_is_the_difference_of_the_surprisals(model):
     good, bad = [["the", "bank"], ["a", "river"]], [["bank", "the"], ["unheard"]]
     found = ELMoEmbedder(model, batch_size=2, device="cpu").compare(good, bad)
     for comparison, better, worse in zip(found, good, bad, strict=True):
-        forward, backward = bits(model, " ".join(worse)).sum(axis=0) - bits(model, " ".join(better)).sum(axis=0)
+        forward, backward = bits(model, " ".join(worse)).sum(axis=0) - bits(
+            model, " ".join(better)
+        ).sum(axis=0)
         assert comparison[:3] == pytest.approx((forward, backward, forward + backward), abs=1e-4)
     assert [comparison.in_vocabulary for comparison in found] == [True, False]
     with pytest.raises(UserError, match="2 good and 1 bad"):

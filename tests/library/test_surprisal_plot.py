@@ -11,7 +11,9 @@ from elmo_core.encoding.surprisal import Surprisals, TokenSurprisal
 
 
 def records(*words: tuple[str, float, float, bool]) -> Surprisals:
-    return Surprisals([TokenSurprisal(text, *bits, 1.5, 2.5, 3, 4000, known) for text, *bits, known in words])
+    return Surprisals(
+        [TokenSurprisal(text, *bits, 1.5, 2.5, 3, 4000, known) for text, *bits, known in words]
+    )
 
 
 END = ("</S>", 1.0, 2.0, True)
@@ -27,17 +29,29 @@ def test_the_picture_shades_the_words(tmp_path):
         plot_surprisal(tmp_path / "a.PNG", records(*words, END))
         image = imread(tmp_path / "a.PNG")[:, :, :3]
         black = (image < 0.1).all(axis=2)
-        return len(image), (np.abs(image - dark) < 0.01).all(axis=2).any(), (black[:, 3:] & black[:, :-3]).any()
+        return (
+            len(image),
+            (np.abs(image - dark) < 0.01).all(axis=2).any(),
+            (black[:, 3:] & black[:, :-3]).any(),
+        )
 
     low, *_ = painted(("word", 1.0, 2.0, True))
-    assert painted(("word", 1.0, 2.0, True))[1] is np.False_ and painted(("word", 1.0, 99.0, True))[1]
-    assert painted(*[("word", 1.0, 2.0, True)] * 40)[0] > low + 60, "the words are not on more lines"
+    assert (
+        painted(("word", 1.0, 2.0, True))[1] is np.False_ and painted(("word", 1.0, 99.0, True))[1]
+    )
+    assert painted(*[("word", 1.0, 2.0, True)] * 40)[0] > low + 60, (
+        "the words are not on more lines"
+    )
     assert painted(("$x_", 1.0, 2.0, False), ("w" * 500, 0.0, 0.0, True))[0] < 2 * low
 
 
-@pytest.mark.parametrize(("name", "begins"), [("a.svg", b"<?xml"), ("a.PDF", b"%PDF"), ("a.eps", b"%!PS")])
+@pytest.mark.parametrize(
+    ("name", "begins"), [("a.svg", b"<?xml"), ("a.PDF", b"%PDF"), ("a.eps", b"%!PS")]
+)
 def test_the_pictures_name_tells_its_format(tmp_path, name, begins):
-    plot_surprisal(tmp_path / name, records(("word", 1.0, 2.0, False), ("银行", 1.0, 99.0, True), END))
+    plot_surprisal(
+        tmp_path / name, records(("word", 1.0, 2.0, False), ("银行", 1.0, 99.0, True), END)
+    )
     assert (tmp_path / name).read_bytes().startswith(begins)
 
 

@@ -62,11 +62,16 @@ def test_text_that_the_model_cannot_read_is_warned_of_once(model, tokens, proble
     for _ in range(2):
         embedder.encode([tokens])
     assert messages().count(problem) == 1 if problem else not messages()
-    assert embedder.oov_share == sum(token not in embedder.vocabulary for token in tokens) / len(tokens)
+    assert embedder.oov_share == sum(token not in embedder.vocabulary for token in tokens) / len(
+        tokens
+    )
 
 
 def test_a_word_model_reports_its_unknown_words(tmp_path):
-    prefix, sentence = tiny.save(tiny.random_bilm(input="word"), tmp_path), ["the", "bank", "unknown", "words"]
+    prefix, sentence = (
+        tiny.save(tiny.random_bilm(input="word"), tmp_path),
+        ["the", "bank", "unknown", "words"],
+    )
     embedder, layer = ELMoEmbedder(prefix), ELMo(prefix)
     embedder.encode([sentence])
     layer([sentence])

@@ -39,10 +39,20 @@ def test_english_tokens(raw, tokens):
     [
         ["It ended.", "Then we left!", "Why?", "1999 was better."],
         ["Dr. J. K. Smith of the U.S. Navy met Samuel L. Jackson at 5 p.m. EST.", "He left."],
-        ["We live in the U.S.", "The film cost $3.5 million.", "It was made by Foo Inc.", "They went broke."],
+        [
+            "We live in the U.S.",
+            "The film cost $3.5 million.",
+            "It was made by Foo Inc.",
+            "They went broke.",
+        ],
         ['"Why?" he asked.', '"It is over."', "She left (at last!).", "(Nobody cared.)", "Fine."],
         ["Yahoo! said so.", "Well... maybe.", "Who knows...", "The end."],
-        ["the movie is bad.", "it was so bad!", "really bad, e.g. this one.", "avoid it etc. and so on."],
+        [
+            "the movie is bad.",
+            "it was so bad!",
+            "really bad, e.g. this one.",
+            "avoid it etc. and so on.",
+        ],
         ["Visit www.the-end.com or imdb.com, Node.Js too.", "OK."],
         ["No. 5 was vs. No. 6 in vol. 3.", "No.", "The answer is Vitamin C.", "So be it."],
         ["Dr. Will Smith met Mr. Once.", "He left."],
@@ -55,7 +65,14 @@ def test_english_sentences(sentences):
 
 
 def test_english_sentences_run_together():
-    sentences = ["It is bad.", "The plot is thin!", "Avoid it.", "why he asks?", "It ended in 1986).", "If only."]
+    sentences = [
+        "It is bad.",
+        "The plot is thin!",
+        "Avoid it.",
+        "why he asks?",
+        "It ended in 1986).",
+        "If only.",
+    ]
     assert tokenise.split_english("".join(sentences)) == sentences
 
 
@@ -89,7 +106,8 @@ def test_html_ends_paragraphs_and_leaves_nothing_behind():
 
 
 @pytest.mark.parametrize(
-    "raw", ["x<b or y>b holds", "if a <i and c> d", "0 <p and p> 1", "<u like this>", "<s=3 or t> 4"]
+    "raw",
+    ["x<b or y>b holds", "if a <i and c> d", "0 <p and p> 1", "<u like this>", "<s=3 or t> 4"],
 )
 def test_what_only_looks_like_a_tag_is_text(raw):
     assert "".join(map("".join, tokenise.Tokeniser("any").sentences(raw))) == raw.replace(" ", "")
@@ -113,7 +131,11 @@ def test_tags_are_removed(raw):
     [
         (
             "Atzo hondartzan ginen. «Zer moduz?», galdetu zidan Mirenek. 2.000 lagun ziren!",
-            ["Atzo hondartzan ginen .", "« Zer moduz ? » , galdetu zidan Mirenek .", "2.000 lagun ziren !"],
+            [
+                "Atzo hondartzan ginen .",
+                "« Zer moduz ? » , galdetu zidan Mirenek .",
+                "2.000 lagun ziren !",
+            ],
         ),
         (
             "Das war am 3. März, z. B. in Köln. „Wirklich?“, fragte sie. „Nein!“ Es kostet 3,50 €.",
@@ -126,13 +148,21 @@ def test_tags_are_removed(raw):
         ),
         (
             "В 1998 г. цена была 3,5 руб. «Кто там?» — спросил И. П. Павлов. Кое-кто… Мама!",
-            ["В 1998 г . цена была 3,5 руб .", "« Кто там ? » — спросил И . П . Павлов .", "Кое - кто …", "Мама !"],
+            [
+                "В 1998 г . цена была 3,5 руб .",
+                "« Кто там ? » — спросил И . П . Павлов .",
+                "Кое - кто …",
+                "Мама !",
+            ],
         ),
         (
             "هل أنت بخير؟ نعم، أنا بخير. وصل ٣٫٥ مليون زائر! ذهبتُ إلى المدرسة",
             ["هل أنت بخير ؟", "نعم ، أنا بخير .", "وصل ٣٫٥ مليون زائر !", "ذهبتُ إلى المدرسة"],
         ),
-        ("میں سکول جاتا ہوں۔ من نمی\u200cخواهم بروم.", ["میں سکول جاتا ہوں ۔", "من نمی\u200cخواهم بروم ."]),
+        (
+            "میں سکول جاتا ہوں۔ من نمی\u200cخواهم بروم.",
+            ["میں سکول جاتا ہوں ۔", "من نمی\u200cخواهم بروم ."],
+        ),
         (
             "मैं स्कूल जा रहा हूँ। क्या तुम ठीक हो? क्षत्रिय के १२.५ रुपये॥",
             ["मैं स्कूल जा रहा हूँ ।", "क्या तुम ठीक हो ?", "क्षत्रिय के १२.५ रुपये ॥"],
@@ -152,12 +182,16 @@ def test_sentences_and_tokens_of_any_language(raw, sentences):
 @pytest.mark.parametrize("lang", ["en", "zh", "any"])
 def test_tokens_hold_no_white_space_and_nothing_invisible(lang):
     raw = "".join(
-        f"ab{c}你好{c}" for c in SPACES + "\x00\x1b\u200b\ufeff\u00ad\u202e\u2068\u2069\U000e0100&#x3000;&#133;&#x2028;"
+        f"ab{c}你好{c}"
+        for c in SPACES
+        + "\x00\x1b\u200b\ufeff\u00ad\u202e\u2068\u2069\U000e0100&#x3000;&#133;&#x2028;"
     )
     cut = [" ".join(tokens) for tokens in tokenise.Tokeniser(lang).sentences(raw)]
     for sentence in cut:
         assert sentence.split() == sentence.split(" ")
-        assert not re.search(r"[\x00-\x1f\x7f-\x9f\u200b\ufeff\u00ad\u202e\u2068\u2069\U000e0100]", sentence)
+        assert not re.search(
+            r"[\x00-\x1f\x7f-\x9f\u200b\ufeff\u00ad\u202e\u2068\u2069\U000e0100]", sentence
+        )
     assert Counter("".join(cut))["好"] == raw.count("好")
 
 

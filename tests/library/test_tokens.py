@@ -10,7 +10,8 @@ from elmo_core.text.tokens import sentence_batches, shuffled_batches
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "max_tokens", "window"), [(4, 60, 16), (1, 1000, 5), (100, 20, 100), (8, 1, 50), (8, 400, math.inf)]
+    ("batch_size", "max_tokens", "window"),
+    [(4, 60, 16), (1, 1000, 5), (100, 20, 100), (8, 1, 50), (8, 400, math.inf)],
 )
 def test_sentence_batches_keep_to_the_budget(batch_size, max_tokens, window):
     rng = random.Random(0)

@@ -28,7 +28,9 @@ from mutants import MUTANTS, Mutant
 
 PROJECT = Path(__file__).resolve().parents[2]
 LIMIT = 300  # seconds: a mutant may make a program wait for ever, which is noticed, too
-FAILURE = re.compile(r"^(?:FAILED|ERROR) ([^\s[]+)", re.M)  # of pytest's summary, without parameters
+FAILURE = re.compile(
+    r"^(?:FAILED|ERROR) ([^\s[]+)", re.M
+)  # of pytest's summary, without parameters
 ALL_PASSED, SOME_FAILED = 0, 1  # of pytest's exit codes
 
 
@@ -56,11 +58,15 @@ def main() -> int:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", help="of mutants (default: all)")
     parser.add_argument("--sample", type=int, metavar="N", help="choose N at random")
     parser.add_argument("--seed", type=int, default=0, help="of this choice")
-    parser.add_argument("-j", "--jobs", type=int, default=1, metavar="N", help="mutants at the same time")
+    parser.add_argument(
+        "-j", "--jobs", type=int, default=1, metavar="N", help="mutants at the same time"
+    )
     return parser.parse_args()
 
 
@@ -81,7 +87,11 @@ def text_error(mutant: Mutant) -> str:
     if not (PROJECT / mutant.file).is_file():
         return f"{mutant.name}: there is no {mutant.file}"
     found = (PROJECT / mutant.file).read_text(encoding="utf-8").count(mutant.old)
-    return "" if found == 1 else f"{mutant.name}: {mutant.file} has {mutant.old!r} {found} times, expected once"
+    return (
+        ""
+        if found == 1
+        else f"{mutant.name}: {mutant.file} has {mutant.old!r} {found} times, expected once"
+    )
 
 
 def copy_project(folder: Path) -> Path:

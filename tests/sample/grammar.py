@@ -53,7 +53,9 @@ class GrammarReader:
 
     def read(self, path: Path) -> None:
         # Variables and tags first: they may stand anywhere in the file.
-        for number, definition in sorted(self.definitions(path), key=lambda item: item[1][0] not in "@:"):
+        for number, definition in sorted(
+            self.definitions(path), key=lambda item: item[1][0] not in "@:"
+        ):
             try:
                 self.define(definition)
             except GrammarError as error:
@@ -77,7 +79,9 @@ class GrammarReader:
     def define(self, definition: str) -> None:
         head, kind, body = [*definition.split(maxsplit=2), "", ""][:3]
         if kind not in ("=", "~") or not body:
-            raise GrammarError(f"expected `name = alternatives` or `name ~ words`, found {definition!r}")
+            raise GrammarError(
+                f"expected `name = alternatives` or `name ~ words`, found {definition!r}"
+            )
         if head.startswith("@"):
             self.values[head] = body.split()
         elif head.startswith(":"):
@@ -95,7 +99,9 @@ class GrammarReader:
         rank = 0
         for entry in entries:
             held_out = entry.startswith("!")
-            forms = entry.removeprefix("!").split(",") if len(names) > 1 else [entry.removeprefix("!")]
+            forms = (
+                entry.removeprefix("!").split(",") if len(names) > 1 else [entry.removeprefix("!")]
+            )
             if len(forms) not in (1, len(names)):
                 raise GrammarError(f"{entry!r} has {len(forms)} forms, {head!r} has {len(names)}")
             rank += not held_out
@@ -141,7 +147,9 @@ class GrammarReader:
             self.rules[token] = [(chance, (name,)), (1 - chance, ())]
             return token
         if not (word := self.WORD.fullmatch(token)):
-            raise GrammarError(f"expected <rule>, word, word:tag, word/sense or word:tag/sense, found {token!r}")
+            raise GrammarError(
+                f"expected <rule>, word, word:tag, word/sense or word:tag/sense, found {token!r}"
+            )
         text, own_tag, sense = word.groups()
         return Word(text, own_tag or tag or self.tags.get(text, ""), sense or "")
 
@@ -168,8 +176,14 @@ def normalise(rules: Rules, start: str) -> Rules:
     visit(start, ())
     if unused := rules.keys() - seen:
         raise GrammarError(f"never used: {', '.join(sorted(unused))}")
-    totals = {name: math.fsum(weight for weight, _ in alternatives) for name, alternatives in rules.items()}
-    return {name: [(w / totals[name], s) for w, s in alternatives] for name, alternatives in rules.items()}
+    totals = {
+        name: math.fsum(weight for weight, _ in alternatives)
+        for name, alternatives in rules.items()
+    }
+    return {
+        name: [(w / totals[name], s) for w, s in alternatives]
+        for name, alternatives in rules.items()
+    }
 
 
 def starts_with_vowel(word: Word) -> bool:
@@ -189,7 +203,9 @@ class Automaton:
         self.rules = rules
         self.edges: list[list[Edge]] = [[]]
         self.start = self.add_state((start,), {(): 0})
-        self.cumulative = [list(accumulate(edge.probability for edge in edges)) for edges in self.edges]
+        self.cumulative = [
+            list(accumulate(edge.probability for edge in edges)) for edges in self.edges
+        ]
         self.by_text: list[dict[str, list[Edge]]] = []
         for edges in self.edges:
             index: dict[str, list[Edge]] = {}
@@ -203,7 +219,10 @@ class Automaton:
             probabilities: dict[tuple[Word, Stack], float] = defaultdict(float)
             for probability, word, rest in self.first_words(stack):
                 probabilities[word, rest] += probability
-            edges = [Edge(p, word, self.add_state(rest, numbers)) for (word, rest), p in probabilities.items()]
+            edges = [
+                Edge(p, word, self.add_state(rest, numbers))
+                for (word, rest), p in probabilities.items()
+            ]
             self.edges.append(edges)
             numbers[stack] = len(self.edges) - 1
         return numbers[stack]
@@ -217,15 +236,24 @@ class Automaton:
             yield 1.0, head, rest
         elif head == CAPITAL:
             for probability, word, remaining in self.first_words(rest):
-                yield probability, word._replace(text=word.text[0].upper() + word.text[1:]), remaining
+                yield (
+                    probability,
+                    word._replace(text=word.text[0].upper() + word.text[1:]),
+                    remaining,
+                )
         elif head == ARTICLE:
             vowel = math.fsum(p for p, word, _ in self.first_words(rest) if starts_with_vowel(word))
-            for probability, text, marker in ((vowel, "an", BEFORE_VOWEL), (1 - vowel, "a", BEFORE_CONSONANT)):
+            for probability, text, marker in (
+                (vowel, "an", BEFORE_VOWEL),
+                (1 - vowel, "a", BEFORE_CONSONANT),
+            ):
                 if probability > 1e-9:
                     yield probability, Word(text), (marker, *rest)
         elif head in (BEFORE_VOWEL, BEFORE_CONSONANT):
             wanted = head == BEFORE_VOWEL
-            fitting = [first for first in self.first_words(rest) if starts_with_vowel(first[1]) == wanted]
+            fitting = [
+                first for first in self.first_words(rest) if starts_with_vowel(first[1]) == wanted
+            ]
             total = math.fsum(probability for probability, _, _ in fitting)
             for probability, word, remaining in fitting:
                 yield probability / total, word, remaining
@@ -249,13 +277,18 @@ class Automaton:
 
         Returns minus infinity and no words if the grammar cannot generate the sentence.
         """
-        paths = {self.start: (1.0, None)}  # state: its probability so far, and its words linked from the latest back
+        paths = {
+            self.start: (1.0, None)
+        }  # state: its probability so far, and its words linked from the latest back
         for token in tokens:
             following: dict[int, tuple[float, tuple]] = {}
             for state, (probability, path) in paths.items():
                 for edge in self.by_text[state].get(token, ()):
                     before = following[edge.target][0] if edge.target in following else 0.0
-                    following[edge.target] = (before + probability * edge.probability, (edge.word, path))
+                    following[edge.target] = (
+                        before + probability * edge.probability,
+                        (edge.word, path),
+                    )
             paths = following
         if 0 not in paths:
             return -math.inf, []
@@ -271,7 +304,10 @@ class Automaton:
 
         The end is `</S>` given all words, and `<S>` given all words.
         """
-        paths, prefixes = {self.start: 1.0}, [1.0]  # probability of the words so far, by state and in total
+        paths, prefixes = (
+            {self.start: 1.0},
+            [1.0],
+        )  # probability of the words so far, by state and in total
         for token in tokens:
             following: dict[int, float] = defaultdict(float)
             for state, probability in paths.items():
@@ -279,14 +315,22 @@ class Automaton:
                     following[edge.target] += probability * edge.probability
             paths = following
             prefixes.append(math.fsum(paths.values()))
-        sentence, endings, suffixes = paths.get(0, 0.0), {0: 1.0}, [1.0]  # endings: of the words from here on, by state
+        sentence, endings, suffixes = (
+            paths.get(0, 0.0),
+            {0: 1.0},
+            [1.0],
+        )  # endings: of the words from here on, by state
         for token in reversed(tokens):
             preceding: dict[int, float] = defaultdict(float)
             for target, probability in endings.items():
                 for state, edge in self.into[target].get(token, ()):
                     preceding[state] += probability * edge.probability
             endings = preceding
-            suffixes.append(math.fsum(self.visits[state] * probability for state, probability in endings.items()))
+            suffixes.append(
+                math.fsum(
+                    self.visits[state] * probability for state, probability in endings.items()
+                )
+            )
         if not sentence:
             raise GrammarError(f"the grammar cannot generate this: {' '.join(tokens)[:60]}")
         forward, backward = (

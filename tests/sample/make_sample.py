@@ -39,9 +39,15 @@ def read_grammar(held_out: bool = False) -> Rules:
     if both := english.rules.keys() & chinese.rules.keys():
         raise GrammarError(f"defined in both languages: {', '.join(sorted(both))}")
     bodies = [symbols for alternatives in chinese.rules.values() for _, symbols in alternatives]
-    if untagged := {word.text for body in bodies for word in body if isinstance(word, Word) and not word.tag}:
-        raise GrammarError(f"grammar_zh.txt: no part of speech is given for {', '.join(sorted(untagged))}")
-    return normalise({**english.rules, **chinese.rules, "sample": [(1.0, ("en",)), (1.0, ("zh",))]}, "sample")
+    if untagged := {
+        word.text for body in bodies for word in body if isinstance(word, Word) and not word.tag
+    }:
+        raise GrammarError(
+            f"grammar_zh.txt: no part of speech is given for {', '.join(sorted(untagged))}"
+        )
+    return normalise(
+        {**english.rules, **chinese.rules, "sample": [(1.0, ("en",)), (1.0, ("zh",))]}, "sample"
+    )
 
 
 def text_of(words: Iterable[Word]) -> str:
@@ -88,9 +94,13 @@ def sense_table(automaton: Automaton, paths: Iterable[Path]) -> list[str]:
 
 def surprisal_table(automaton: Automaton, paths: Iterable[Path]) -> list[str]:
     rows = ["line\tposition\ttoken\tforward\tbackward"]
-    for number, line in enumerate(line for path in paths for line in path.read_text(encoding="utf-8").splitlines()):
+    for number, line in enumerate(
+        line for path in paths for line in path.read_text(encoding="utf-8").splitlines()
+    ):
         tokens = line.split()
-        for position, (token, *nats) in enumerate(zip([*tokens, "</S>"], *automaton.surprisals(tokens), strict=True)):
+        for position, (token, *nats) in enumerate(
+            zip([*tokens, "</S>"], *automaton.surprisals(tokens), strict=True)
+        ):
             bits = (f"{value / math.log(2):.6f}" for value in nats)
             rows.append("\t".join(map(str, (number, position, token, *bits))))
     return rows
@@ -129,17 +139,28 @@ def write_polarity(folder: Path, rules: Rules, known: set[str], rng: random.Rand
 
     def draw(kind: str, other: str) -> list[Word]:
         chance = rng.random()
-        said = "neutral" if chance < POLARITY_NOISE else other if chance < 2 * POLARITY_NOISE else kind
+        said = (
+            "neutral" if chance < POLARITY_NOISE else other if chance < 2 * POLARITY_NOISE else kind
+        )
         return reviews[said].draw(rng)
 
     for kind, other in (("pos", "neg"), ("neg", "pos")):
         sentences = [fresh(partial(draw, kind, other), known) for _ in range(POLARITY_SENTENCES)]
-        write_lines(folder / f"rt-polarity.{kind}", (f"{text_of(words)} " for words in sentences), encoding="latin-1")
+        write_lines(
+            folder / f"rt-polarity.{kind}",
+            (f"{text_of(words)} " for words in sentences),
+            encoding="latin-1",
+        )
 
 
-def write_lac(folder: Path, train: Automaton, dev: Automaton, known: set[str], rng: random.Random) -> None:
+def write_lac(
+    folder: Path, train: Automaton, dev: Automaton, known: set[str], rng: random.Random
+) -> None:
     """Write Chinese sentences with LAC's tags, in columns. The dev set has words that occur nowhere else."""
-    for name, automaton, n in (("train", train, LAC_TRAIN_SENTENCES), ("dev", dev, LAC_DEV_SENTENCES)):
+    for name, automaton, n in (
+        ("train", train, LAC_TRAIN_SENTENCES),
+        ("dev", dev, LAC_DEV_SENTENCES),
+    ):
         sentences = [fresh(partial(automaton.draw, rng), known) for _ in range(n)]
         lines = ("".join(f"{word.text}\t{word.tag}\n" for word in words) for words in sentences)
         write_lines(folder / f"{name}.txt", lines)
@@ -148,7 +169,10 @@ def write_lac(folder: Path, train: Automaton, dev: Automaton, known: set[str], r
 def write_reading(folder: Path, rng: random.Random) -> None:
     """Write passages and questions in SQuAD's JSON. The dev set has words that occur nowhere else."""
     for name, n in (("train", READING_TRAIN_PASSAGES), ("dev", READING_DEV_PASSAGES)):
-        articles = [{"title": "", "paragraphs": [paragraph]} for paragraph in passages(n, name == "dev", rng)]
+        articles = [
+            {"title": "", "paragraphs": [paragraph]}
+            for paragraph in passages(n, name == "dev", rng)
+        ]
         data = ",\n".join(json.dumps(article, ensure_ascii=False) for article in articles)
         write_lines(folder / f"{name}.json", ['{"version": "1.1", "data": [', data, "]}"])
 
@@ -175,7 +199,13 @@ def write_sample(folder: Path) -> None:
     write_lines(folder / "vocabulary.txt", words)
 
     write_polarity(folder / "polarity", rules, set(train), rng("polarity"))
-    write_lac(folder / "lac", chinese, Automaton(read_grammar(held_out=True), "zh"), set(train), rng("lac"))
+    write_lac(
+        folder / "lac",
+        chinese,
+        Automaton(read_grammar(held_out=True), "zh"),
+        set(train),
+        rng("lac"),
+    )
     write_reading(folder / "reading", rng("reading"))
 
     figures = {
@@ -184,7 +214,10 @@ def write_sample(folder: Path) -> None:
         "source_english": bound(english),
         "source_chinese": bound(chinese),
         "dev": bound_on(whole, dev),
-        "train": {"sentences": len(train), "predictions": sum(len(line.split()) + 1 for line in train)},
+        "train": {
+            "sentences": len(train),
+            "predictions": sum(len(line.split()) + 1 for line in train),
+        },
         "vocabulary": len(words),
         "grammar": {
             "rules": len(rules),
@@ -196,9 +229,15 @@ def write_sample(folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Write the sample: text whose entropy is known exactly.")
-    parser.add_argument("--output", type=Path, default=DATA, help="folder to write to (default: %(default)s)")
-    parser.add_argument("--surprisal", type=Path, nargs="+", metavar="FILE", help="only print each word's surprisal")
+    parser = argparse.ArgumentParser(
+        description="Write the sample: text whose entropy is known exactly."
+    )
+    parser.add_argument(
+        "--output", type=Path, default=DATA, help="folder to write to (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--surprisal", type=Path, nargs="+", metavar="FILE", help="only print each word's surprisal"
+    )
     args = parser.parse_args()
     if args.surprisal:
         print(*surprisal_table(Automaton(read_grammar(), "sample"), args.surprisal), sep="\n")

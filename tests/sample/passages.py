@@ -26,10 +26,18 @@ WORDS = {
 DEEDS = [  # statement, and two questions with answers
     ("{人}住在{地}。", ("{人}住在哪里？", "{地}"), ("谁住在{地}？", "{人}")),
     ("{人}在{单位}工作。", ("{人}在哪里工作？", "{单位}"), ("谁在{单位}工作？", "{人}")),
-    ("{人}{时}去{国}旅行了。", ("{人}什么时候去{国}旅行？", "{时}"), ("{人}{时}去了哪个国家？", "{国}")),
+    (
+        "{人}{时}去{国}旅行了。",
+        ("{人}什么时候去{国}旅行？", "{时}"),
+        ("{人}{时}去了哪个国家？", "{国}"),
+    ),
     ("{人}最喜欢吃{菜}。", ("{人}喜欢吃什么？", "{菜}"), ("谁喜欢吃{菜}？", "{人}")),
     ("{人}正在{校}学习{语}。", ("{人}在哪个学校学习？", "{校}"), ("{人}在学习什么？", "{语}")),
-    ("{人}花{数}块钱买了{物}。", ("{人}买了什么？", "{物}"), ("{人}买{物}花了多少钱？", "{数}块钱")),
+    (
+        "{人}花{数}块钱买了{物}。",
+        ("{人}买了什么？", "{物}"),
+        ("{人}买{物}花了多少钱？", "{数}块钱"),
+    ),
 ]
 QUESTIONS = 4  # per passage
 
@@ -41,7 +49,10 @@ def shuffled(items: Sequence, rng: random.Random) -> list:
 
 def choose(text: str, held_out: bool, rng: random.Random) -> list[str]:
     """Words in random order, those with a ! only if `held_out`."""
-    return shuffled([word.removeprefix("!") for word in text.split() if held_out or not word.startswith("!")], rng)
+    return shuffled(
+        [word.removeprefix("!") for word in text.split() if held_out or not word.startswith("!")],
+        rng,
+    )
 
 
 def passages(n: int, held_out: bool, rng: random.Random) -> Iterator[dict]:
@@ -53,14 +64,20 @@ def passages(n: int, held_out: bool, rng: random.Random) -> Iterator[dict]:
         for _ in range(3 + (rng.random() < 0.5)):
             pronoun = "他" if rng.random() < 0.5 else "她"
             name = names[pronoun].pop()
-            for place, (told, *questions) in enumerate(shuffled(DEEDS, rng)[: 2 + (rng.random() < 0.5)]):
-                found = {kind: chosen.pop() for kind, chosen in words.items() if f"{{{kind}}}" in told}
+            for place, (told, *questions) in enumerate(
+                shuffled(DEEDS, rng)[: 2 + (rng.random() < 0.5)]
+            ):
+                found = {
+                    kind: chosen.pop() for kind, chosen in words.items() if f"{{{kind}}}" in told
+                }
                 begin = len(text)
                 text += told.format(人=pronoun if place and rng.random() < 0.6 else name, **found)
                 for question, answer in questions:
                     answer = answer.format(人=name, **found)
                     at = text.find(answer, begin) if answer in text[begin:] else text.rfind(answer)
-                    asked.append((question.format(人=name, **found), {"text": answer, "answer_start": at}))
+                    asked.append(
+                        (question.format(人=name, **found), {"text": answer, "answer_start": at})
+                    )
         chosen = shuffled(asked, rng)[:QUESTIONS]
         prefix = f"{'dev' if held_out else 'train'}-{number}"
         qas = [

@@ -47,7 +47,9 @@ def test_allennlps_layer(example):
     """Both representations start from equal weights and are zero at padding."""
     space, layers = example("AllenNLP: Elmo and batch_to_ids")
     for output in (space["at_input"].numpy(), space["at_output"].numpy()):
-        for row, expected in zip(output, reference.scalar_mix(layers, np.zeros(3), 1.0), strict=True):
+        for row, expected in zip(
+            output, reference.scalar_mix(layers, np.zeros(3), 1.0), strict=True
+        ):
             assert_close(row[: len(expected)], expected)
             assert not row[len(expected) :].any()
     assert space["mask"].sum(axis=1).tolist() == [4, 3]
@@ -55,7 +57,9 @@ def test_allennlps_layer(example):
 
 def test_bilm_tfs_weight_layers(example):
     space, layers = example("bilm-tf")
-    for row, expected in zip(space["weighted"].numpy(), reference.scalar_mix(layers, np.zeros(3), 1.0), strict=True):
+    for row, expected in zip(
+        space["weighted"].numpy(), reference.scalar_mix(layers, np.zeros(3), 1.0), strict=True
+    ):
         assert_close(row[: len(expected)], expected)
 
 
@@ -70,7 +74,9 @@ def test_the_outputs_of_tensorflow_hub(example):
     mix.scalars.set_value(s.astype(np.float32))
     mix.gamma.set_value(np.array([1.7], np.float32))
     (default,), _ = space["elmo"](space["sentences"])
-    assert_close(default.numpy(), [array.mean(axis=0) for array in reference.scalar_mix(layers, s, 1.7)])
+    assert_close(
+        default.numpy(), [array.mean(axis=0) for array in reference.scalar_mix(layers, s, 1.7)]
+    )
 
 
 def test_flairs_embeddings(example):

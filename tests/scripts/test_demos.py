@@ -28,7 +28,9 @@ def test_the_encoder_gives_the_mix_of_elmos_layers(checkpoints, kind):
     (mix,) = (layer for name, layer in encoder.named_sublayers() if name.endswith("mixes.0"))
     mix.scalars.set_value(np.log([0.2, 0.3, 0.5]).astype(np.float32))
     mix.gamma.set_value(np.array([2.0], np.float32))
-    assert encoder.l2_loss().item() == pytest.approx(0.5 * (np.log([0.2, 0.3, 0.5]) ** 2).sum(), rel=1e-5)
+    assert encoder.l2_loss().item() == pytest.approx(
+        0.5 * (np.log([0.2, 0.3, 0.5]) ** 2).sum(), rel=1e-5
+    )
     assert 0.3 < (encoder(SENTENCES).numpy()[2] == 0).mean() < 0.7
     encoder.eval()
     vectors = encoder(SENTENCES).numpy()
@@ -49,17 +51,24 @@ def folder(checkpoints, tmp_path, monkeypatch) -> Path:
     (tmp_path / "setup.sh").write_text("", encoding="utf-8")
     python = tmp_path / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text('#!/bin/sh\nfor word; do printf "%s\\n" "$word" >>calls; done\necho >>calls\n', encoding="utf-8")
+    python.write_text(
+        '#!/bin/sh\nfor word; do printf "%s\\n" "$word" >>calls; done\necho >>calls\n',
+        encoding="utf-8",
+    )
     python.chmod(0o755)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-@pytest.mark.parametrize(("demo", "question"), [("LAC_demo", "北京大学。"), ("MRC_demo", "李雷在哪里工作？")])
+@pytest.mark.parametrize(
+    ("demo", "question"), [("LAC_demo", "北京大学。"), ("MRC_demo", "李雷在哪里工作？")]
+)
 def test_run_sh_trains_predicts_and_compares(folder, demo, question, no_fsync, monkeypatch, capsys):
     """The flags go to both training runs."""
     flags = ["--epochs=1", "--word_dim=5", "--hidden_dim=3", "--device=cpu"]
-    done = subprocess.run(["sh", "run.sh", *flags], cwd=folder / demo, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["sh", "run.sh", *flags], cwd=folder / demo, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     calls = (folder / "calls").read_text(encoding="utf-8").removesuffix("\n\n").split("\n\n")
     for call in calls:

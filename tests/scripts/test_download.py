@@ -17,7 +17,11 @@ SCRIPT = PROJECT / "download_data.sh"
 TOOLS = [tool for tool in ("curl", "wget") if shutil.which(tool)]
 SUMS = [tool for tool in ("md5sum", "md5", "openssl") if shutil.which(tool)]
 pytestmark = pytest.mark.skipif(not TOOLS, reason="needs curl or wget")
-LM1B, POLARITY, BAIKE = "1-billion-word.tar.gz", "sentence-polarity-dataset-v1.tar.gz", "baike_elmo_checkpoint.tar.gz"
+LM1B, POLARITY, BAIKE = (
+    "1-billion-word.tar.gz",
+    "sentence-polarity-dataset-v1.tar.gz",
+    "baike_elmo_checkpoint.tar.gz",
+)
 IMDB = "aclImdb_v1.tar.gz"
 
 
@@ -33,7 +37,9 @@ def archive(entries: dict[str, bytes]) -> bytes:
 
 
 BALLAST = b"".join(hashlib.md5(str(i).encode()).digest() for i in range(6000))
-LM1B_ARCHIVE = archive({"1-billion-word/vocab-15w.txt": b"<S>\n", "1-billion-word/training/part": BALLAST})
+LM1B_ARCHIVE = archive(
+    {"1-billion-word/vocab-15w.txt": b"<S>\n", "1-billion-word/training/part": BALLAST}
+)
 
 
 @pytest.fixture
@@ -55,15 +61,21 @@ def run(server, tmp_path, *names, code=0, tool=None, path=None, shell="sh", **en
         if name in server.files:
             variables.setdefault(variable, hashlib.md5(server.files[name]).hexdigest())
     command = [shell, str(SCRIPT), "--dir", str(tmp_path / "data"), *names]
-    inherited = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-    done = subprocess.run(command, env=inherited | variables, capture_output=True, text=True, timeout=60)
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")
+    }
+    done = subprocess.run(
+        command, env=inherited | variables, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == code, done.stderr
     return done
 
 
 def path_with_only(tmp_path: Path, *tools: str) -> str:
     """A PATH with nothing but what the script says it needs, and the tools named."""
-    needed = re.findall(r"\w+", "awk cat chmod cut df dirname find gzip mkdir mktemp mv rm sed sh sleep tar tr wc")
+    needed = re.findall(
+        r"\w+", "awk cat chmod cut df dirname find gzip mkdir mktemp mv rm sed sh sleep tar tr wc"
+    )
     folder = tmp_path / "bin"
     folder.mkdir()
     for tool in (*needed, *tools):
@@ -75,7 +87,9 @@ def left_over(tmp_path: Path) -> list[str]:
     return sorted(path.name for path in (tmp_path / "data").iterdir())
 
 
-@pytest.mark.parametrize("shell", [shell for shell in ("sh", "bash", "dash", "ksh") if shutil.which(shell)])
+@pytest.mark.parametrize(
+    "shell", [shell for shell in ("sh", "bash", "dash", "ksh") if shutil.which(shell)]
+)
 @pytest.mark.parametrize("tool", TOOLS)
 def test_fetches_verifies_and_unpacks(server, tmp_path, tool, shell):
     run(server, tmp_path, "lm1b", tool=tool, shell=shutil.which(shell))
@@ -87,11 +101,17 @@ def test_fetches_verifies_and_unpacks(server, tmp_path, tool, shell):
 def test_resumes_where_the_connection_broke(server, tmp_path, tool):
     server.break_after = [30000, 20000]
     run(server, tmp_path, "lm1b", tool=tool)
-    assert [range_header for _, range_header in server.gets] == [None, "bytes=30000-", "bytes=50000-"]
+    assert [range_header for _, range_header in server.gets] == [
+        None,
+        "bytes=30000-",
+        "bytes=50000-",
+    ]
     assert (tmp_path / "data/1-billion-word/training/part").read_bytes() == BALLAST
 
 
-@pytest.mark.parametrize(("size", "requests"), [(40000, [(LM1B, "bytes=40000-")]), (len(LM1B_ARCHIVE), [])])
+@pytest.mark.parametrize(
+    ("size", "requests"), [(40000, [(LM1B, "bytes=40000-")]), (len(LM1B_ARCHIVE), [])]
+)
 def test_an_earlier_runs_part_is_resumed_or_complete(server, tmp_path, size, requests):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / f"{LM1B}.part").write_bytes(LM1B_ARCHIVE[:size])
@@ -164,7 +184,9 @@ def test_a_damaged_archive_leaves_no_folder(server, tmp_path):
 
 def test_vectors_are_unzipped_and_a_flat_archive_gets_its_folder(server, tmp_path):
     vectors = gzip.compress(b"3 2\nbank 1 2\n")
-    server.files[POLARITY] = archive({"rt-polarity.pos": b"good .\n", "GoogleNews-vectors-negative300.bin.gz": vectors})
+    server.files[POLARITY] = archive(
+        {"rt-polarity.pos": b"good .\n", "GoogleNews-vectors-negative300.bin.gz": vectors}
+    )
     run(server, tmp_path, "polarity")
     folder = tmp_path / "data/sentence-polarity-dataset-v1"
     assert (folder / "GoogleNews-vectors-negative300.bin").read_bytes() == b"3 2\nbank 1 2\n"
@@ -172,7 +194,9 @@ def test_vectors_are_unzipped_and_a_flat_archive_gets_its_folder(server, tmp_pat
 
 
 def test_unrated_reviews_become_lines_in_order(server, tmp_path):
-    reviews = {f"aclImdb/train/unsup/{n}_0.txt": f"Film {n}: caf\u00e9.<br />".encode() for n in range(12)}
+    reviews = {
+        f"aclImdb/train/unsup/{n}_0.txt": f"Film {n}: caf\u00e9.<br />".encode() for n in range(12)
+    }
     server.files[IMDB] = archive({**reviews, "aclImdb/train/pos/0_9.txt": b"Good."})
     run(server, tmp_path, "imdb")
     lines = (tmp_path / "data/aclImdb/unsup.txt").read_text(encoding="utf-8").splitlines()
@@ -192,7 +216,10 @@ def test_several_sets_one_of_which_fails(server, tmp_path):
 def test_macos_checksum_tool(server, tmp_path):
     folder = path_with_only(tmp_path, TOOLS[0])
     md5 = Path(folder) / "md5"
-    md5.write_text(f'#!/bin/sh\n[ "$1" = -q ] && {shutil.which("md5sum")} "$2" | cut -d " " -f 1\n', encoding="utf-8")
+    md5.write_text(
+        f'#!/bin/sh\n[ "$1" = -q ] && {shutil.which("md5sum")} "$2" | cut -d " " -f 1\n',
+        encoding="utf-8",
+    )
     md5.chmod(0o755)
     run(server, tmp_path, "lm1b", path=folder)
     run(server, tmp_path / "other", "lm1b", path=folder, MD5_LM1B="1" * 32, code=1)
@@ -209,6 +236,8 @@ def test_without_a_name_all_sets_are_listed(server, tmp_path):
 
 @pytest.mark.parametrize("arguments", [["imagenet"], ["--dir"], ["--dir", "", "imdb"]])
 def test_wrong_usage(server, tmp_path, arguments):
-    result = subprocess.run(["sh", str(SCRIPT), *arguments], capture_output=True, text=True, timeout=60)
+    result = subprocess.run(
+        ["sh", str(SCRIPT), *arguments], capture_output=True, text=True, timeout=60
+    )
     assert result.returncode == 2
     assert "usage:" in result.stderr

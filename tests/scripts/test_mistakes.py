@@ -73,7 +73,11 @@ MISTAKES = [  # script, flags, pattern of the message
     ("preprocess", f"text empty.txt {TEXT}", "training"),
     ("preprocess", f"text latin.txt {TEXT}", "latin.txt:3:.*0xe9.*iconv"),
     ("preprocess", f"text gb.txt {TEXT}", "gb.txt:1:.*GB18030.*--encoding"),
-    ("preprocess", f"text chinese.txt {TEXT} --lang=auto --encoding=gb18030", "chinese.txt:1:.*UTF-8"),
+    (
+        "preprocess",
+        f"text chinese.txt {TEXT} --lang=auto --encoding=gb18030",
+        "chinese.txt:1:.*UTF-8",
+    ),
     ("preprocess", f"text cut.txt {TEXT}", "cut.txt:2:.*damaged"),
     ("preprocess", f"text utf16.txt {TEXT}", "utf16.txt:1:.*UTF-16"),
     ("preprocess", f"text accent.txt {TEXT} --encoding=ascii", "accent.txt:1:.*UTF-8"),
@@ -124,8 +128,16 @@ MISTAKES = [  # script, flags, pattern of the message
     ("run_pretrain", f"{PRETRAIN} --input=word {VECTORS}", "--projection_dim=2"),
     ("run_pretrain", f"{PRETRAIN} --input=char {VECTORS}", "--input=word"),
     ("run_pretrain", f"{PRETRAIN} --input=char+word {VECTORS}", "--word_dim=2"),
-    ("run_pretrain", f"{PRETRAIN} --input=char+word --word_dim=2 {VECTORS}", "none of the vocabulary"),
-    ("run_pretrain", f"{PRETRAIN} --train_data_path corpus/train/0.txt corpus/train/1.txt", "quotes"),
+    (
+        "run_pretrain",
+        f"{PRETRAIN} --input=char+word --word_dim=2 {VECTORS}",
+        "none of the vocabulary",
+    ),
+    (
+        "run_pretrain",
+        f"{PRETRAIN} --train_data_path corpus/train/0.txt corpus/train/1.txt",
+        "quotes",
+    ),
 ]
 
 
@@ -148,11 +160,17 @@ def folder(checkpoints, tmp_path_factory) -> Path:
 def contents(folder: Path) -> dict[Path, bytes]:
     """The files of a folder, except the cached counts of a text, and locks."""
     hidden = ".elmo_counts.json", ".lock"
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name not in hidden}
+    return {
+        path: path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in hidden
+    }
 
 
 @pytest.mark.parametrize(("script", "flags", "pattern"), MISTAKES)
-def test_a_mistake_is_named_and_changes_nothing(script, flags, pattern, folder, monkeypatch, capsys):
+def test_a_mistake_is_named_and_changes_nothing(
+    script, flags, pattern, folder, monkeypatch, capsys
+):
     monkeypatch.chdir(folder)
     before = contents(folder)
     with pytest.raises((UserError, SystemExit)) as raised:

@@ -70,8 +70,12 @@ UNITS = {"M": 1e6, "million": 1e6, "billion": 1e9, "万": 1e4, "亿": 1e8}
 def numbers(text: str) -> set[float]:
     """The numbers that no language spells out: fractions, and those above twelve."""
     text = re.sub(r"\]\([^)]*\)|^```(?:bash|python).*?^```", "", text, flags=re.S | re.M)
-    found = re.findall(rf"(?<![\w.])(\d+(?:,\d{{3}})*)(\.\d+)?(?: ?({'|'.join(UNITS)})(?![A-Za-z]))?", text)
-    values = {float(whole.replace(",", "") + part) * UNITS.get(unit, 1) for whole, part, unit in found}
+    found = re.findall(
+        rf"(?<![\w.])(\d+(?:,\d{{3}})*)(\.\d+)?(?: ?({'|'.join(UNITS)})(?![A-Za-z]))?", text
+    )
+    values = {
+        float(whole.replace(",", "") + part) * UNITS.get(unit, 1) for whole, part, unit in found
+    }
     return {round(value, 9) for value in values if value > 12 or value % 1}
 
 
@@ -81,7 +85,9 @@ def test_both_languages_have_the_same_commands_and_numbers(page):
     chinese = page.replace(".md", "_zh.md")
     for line, translated in zip(commands(page), commands(chinese), strict=True):
         scripts = [re.findall(r"\S+\.py|&&|\|", text) for text in (line, translated)]
-        assert line == translated or (re.search('[\u4e00-\u9fff]|[="]zh\\b', translated) and scripts[0] == scripts[1])
+        assert line == translated or (
+            re.search('[\u4e00-\u9fff]|[="]zh\\b', translated) and scripts[0] == scripts[1]
+        )
     texts = [(PROJECT / name).read_text(encoding="utf-8") for name in (page, chinese)]
     assert numbers(texts[0]) == numbers(texts[1].replace(chinese_example(), ""))
 
@@ -128,9 +134,13 @@ def test_the_commands_of_the_pages_parse(readme, monkeypatch, capsys):
     subprocess.run(["bash", "-n"], input="\n".join(commands(readme)), text=True, check=True)
     folders = [(PROJECT / readme).parent, PROJECT, PROJECT / "LAC_demo"]
     for line in commands(readme):
-        line = line.replace("--allow_changes'", "--allow_changes")  # the end of the script for Slurm
+        line = line.replace(
+            "--allow_changes'", "--allow_changes"
+        )  # the end of the script for Slurm
         for script, rest in re.findall(r"(?:^|\s)((?:\w+/)*\w+\.py)\b(.*)", line):
-            (path, *_) = [folder / script for folder in folders if (folder / script).is_file()] or [None]
+            (path, *_) = [folder / script for folder in folders if (folder / script).is_file()] or [
+                None
+            ]
             assert path, f"{script} in: {line}"
             if "parser(" in path.read_text(encoding="utf-8"):
                 try:
@@ -147,23 +157,39 @@ def flags() -> set[str]:
     for path in PROJECT.glob("*.sh"):
         found.update(re.findall(r"--[a-z]+", path.read_text(encoding="utf-8")))
     with pytest.MonkeyPatch.context() as patch:
-        for path in (*PROJECT.glob("*.py"), *PROJECT.glob("*_demo/*.py"), *PROJECT.glob("benchmarks/*.py")):
+        for path in (
+            *PROJECT.glob("*.py"),
+            *PROJECT.glob("*_demo/*.py"),
+            *PROJECT.glob("benchmarks/*.py"),
+        ):
             if "parser(" in (text := path.read_text(encoding="utf-8")) and "__main__" in text:
                 for parser in parsers(parser_of(path, patch)):
-                    found.update(flag for action in parser._actions for flag in action.option_strings)
+                    found.update(
+                        flag for action in parser._actions for flag in action.option_strings
+                    )
     return found
 
 
-@pytest.mark.parametrize("name", [*PAGES, *(page.replace(".md", "_zh.md") for page in PAGES), *READMES])
+@pytest.mark.parametrize(
+    "name", [*PAGES, *(page.replace(".md", "_zh.md") for page in PAGES), *READMES]
+)
 def test_the_flags_that_a_text_names_are_those_of_scripts(name, flags):
-    text = re.sub(r"^ *```.*?^ *```", "", (PROJECT / name).read_text(encoding="utf-8"), flags=re.S | re.M)
-    named = {flag for code in re.findall(r"`([^`\n]+)`", text) for flag in re.findall(r"--[a-z][a-z_0-9]+", code)}
+    text = re.sub(
+        r"^ *```.*?^ *```", "", (PROJECT / name).read_text(encoding="utf-8"), flags=re.S | re.M
+    )
+    named = {
+        flag
+        for code in re.findall(r"`([^`\n]+)`", text)
+        for flag in re.findall(r"--[a-z][a-z_0-9]+", code)
+    }
     assert named <= flags
 
 
 def test_run_eval_prints_what_the_page_shows(model, tmp_path, capsys):
     (tmp_path / "text").write_text("the unknown bank\n" * 2, encoding="utf-8")
-    run_eval.main([f"--init_from_ckpt={model}", f"--dev_data_path={tmp_path / 'text'}", "--device=cpu"])
+    run_eval.main(
+        [f"--init_from_ckpt={model}", f"--dev_data_path={tmp_path / 'text'}", "--device=cpu"]
+    )
     printed, *pages = (
         re.sub(r"[\d.,]+%?", "0", text)
         for text in (
@@ -176,7 +202,9 @@ def test_run_eval_prints_what_the_page_shows(model, tmp_path, capsys):
 
 def run(line: str, folder: Path) -> None:
     """A command line in a folder of its user's; in this process, if it is a script's without the launcher."""
-    words = shlex.split(line.replace("--device=gpu", "--device=cpu").replace("--device='gpu'", "--device=cpu"))
+    words = shlex.split(
+        line.replace("--device=gpu", "--device=cpu").replace("--device='gpu'", "--device=cpu")
+    )
     at = next((k for k, word in enumerate(words) if word.endswith(".py")), None)
     if at is None:
         subprocess.run(["bash", "-ec", line], cwd=folder, check=True)
@@ -194,9 +222,20 @@ def run(line: str, folder: Path) -> None:
         gpus = launcher.index("--gpus")
         n = len(launcher[gpus + 1].split(","))
         launcher[gpus : gpus + 2] = ["--nproc_per_node", str(n), "--backend", "gloo"]
-    command = [sys.executable, *launcher, "--log_dir", str(folder / "log"), str(PROJECT / script), *argv]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
-    logs = "".join(path.read_text(encoding="utf-8") for path in (folder / "log").glob("workerlog.*"))
+    command = [
+        sys.executable,
+        *launcher,
+        "--log_dir",
+        str(folder / "log"),
+        str(PROJECT / script),
+        *argv,
+    ]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+    logs = "".join(
+        path.read_text(encoding="utf-8") for path in (folder / "log").glob("workerlog.*")
+    )
     assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}{logs}"
 
 
@@ -215,7 +254,9 @@ def test_paddlenlps_commands(tmp_path, monkeypatch):
         text = "".join(f"{word} café is {word} .\n" for word in runs.WORDS[start : start + 20])
         (reviews / f"rt-polarity.{kind}").write_text(text, encoding="latin-1")
     vectors = np.random.default_rng(0).standard_normal((len(runs.WORDS), 5)).astype(np.float32)
-    content = b"".join(word.encode() + b" " + row.tobytes() for word, row in zip(runs.WORDS, vectors, strict=True))
+    content = b"".join(
+        word.encode() + b" " + row.tobytes() for word, row in zip(runs.WORDS, vectors, strict=True)
+    )
     with gzip.open(reviews / "GoogleNews-vectors-negative300.bin.gz", "wb") as file:
         file.write(f"{len(vectors)} 5\n".encode() + content)
 
@@ -251,15 +292,23 @@ def test_the_commands_of_the_readme_in_a_clone(tmp_path, monkeypatch):
 def test_the_commands_of_pages(pages, readers_folder):
     run_commands(pages, readers_folder)
     if (log := Path("checkpoints/log.jsonl")).exists():
-        reference = (PROJECT / "docs/reference.md").read_text(encoding="utf-8").partition("## log.jsonl")[2]
-        fields = {field for line in log.read_text(encoding="utf-8").splitlines() for field in json.loads(line)}
+        reference = (
+            (PROJECT / "docs/reference.md").read_text(encoding="utf-8").partition("## log.jsonl")[2]
+        )
+        fields = {
+            field
+            for line in log.read_text(encoding="utf-8").splitlines()
+            for field in json.loads(line)
+        }
         assert fields <= set(re.findall(r"`(\w+)`", reference))
 
 
 def chinese_example() -> str:
     """The section of README_zh.md that README.md does not have."""
     (section,) = re.findall(
-        r"^## 一个词，两种意思\n(.*?)^## ", (PROJECT / "README_zh.md").read_text("utf-8"), re.M | re.S
+        r"^## 一个词，两种意思\n(.*?)^## ",
+        (PROJECT / "README_zh.md").read_text("utf-8"),
+        re.M | re.S,
     )
     return section
 
@@ -272,7 +321,9 @@ def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch,
     flags = "--init_from_ckpt=checkpoints --device=cpu --input=sentences.txt --output=vectors.hdf5"
     run_embed.main(flags.split())
     ready, encoding, network, _, published, reading, similar, tagger = [
-        block for page in ("README.md", "docs/embedding.md", "LAC_demo/README.md") for block in python_blocks(page)
+        block
+        for page in ("README.md", "docs/embedding.md", "LAC_demo/README.md")
+        for block in python_blocks(page)
     ]
     exec(ready, {})
     assert capsys.readouterr().out in (PROJECT / "docs/parsing.md").read_text(encoding="utf-8")
@@ -280,12 +331,17 @@ def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch,
     exec(encoding, space)
     assert capsys.readouterr().out == "(3, 4, 256)\n(3, 3, 256)\n"
     exec(network, space)
-    assert space["vectors"].shape == [2, 4, 256] and space["mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
+    assert space["vectors"].shape == [2, 4, 256] and space["mask"].tolist() == [
+        [1, 1, 1, 1],
+        [1, 1, 1, 0],
+    ]
     assert space["logits"].shape == [2, 4, 5]
     space |= {"text": "One sentence. And another."}
     readme = (PROJECT / "README.md").read_text(encoding="utf-8")
     inline = [
-        code for code in re.findall(r"`([^`\n]+)`", readme) if re.match(r"[\w, =.]+\(\S|from .* import |\[", code)
+        code
+        for code in re.findall(r"`([^`\n]+)`", readme)
+        if re.match(r"[\w, =.]+\(\S|from .* import |\[", code)
     ]
     assert len(inline) > 4
     for code in inline:
@@ -293,10 +349,16 @@ def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch,
     exec(published, space)
     assert space["vectors"][0].shape == (3, 6, width)
     exec(reading, space)
-    assert space["index"] == {"The first sentence .": "8"} and space["file"]["7"].shape == (3, 4, width)
+    assert space["index"] == {"The first sentence .": "8"} and space["file"]["7"].shape == (
+        3,
+        4,
+        width,
+    )
     space["file"].close()
     exec(similar, space)
-    assert f"# {capsys.readouterr().out}" in (PROJECT / "docs/embedding.md").read_text(encoding="utf-8")
+    assert f"# {capsys.readouterr().out}" in (PROJECT / "docs/embedding.md").read_text(
+        encoding="utf-8"
+    )
     exec(tagger, {})
 
 
@@ -320,17 +382,33 @@ def test_the_reference_has_the_names_of_the_code():
 @pytest.mark.parametrize("language", ["", "_zh"])
 def test_the_reference_has_the_settings_and_their_defaults(language):
     text = (PROJECT / f"docs/reference{language}.md").read_text(encoding="utf-8")
-    rows = {name: cells for name, *cells in re.findall(r"^\| `(\w+)`" + r" \| (.*?)" * 4 + r" \| .+\|$", text, re.M)}
-    for k, settings in enumerate((TaggerSettings, ClassifierSettings, ReaderSettings, ParserSettings)):
-        defaults = {field.name: f"`{field.default!r}`".replace("'", '"') for field in dataclasses.fields(settings)}
+    rows = {
+        name: cells
+        for name, *cells in re.findall(r"^\| `(\w+)`" + r" \| (.*?)" * 4 + r" \| .+\|$", text, re.M)
+    }
+    for k, settings in enumerate(
+        (TaggerSettings, ClassifierSettings, ReaderSettings, ParserSettings)
+    ):
+        defaults = {
+            field.name: f"`{field.default!r}`".replace("'", '"')
+            for field in dataclasses.fields(settings)
+        }
         assert {name: cells[k] for name, cells in rows.items() if cells[k]} == defaults
 
 
 @pytest.mark.parametrize("language", ["", "_zh"])
 def test_the_reference_has_our_environment_variables(language):
     paths = [*PROJECT.glob("*.sh"), *PROJECT.glob("elmo_core/**/*.py")]
-    named = {name for path in paths for name in re.findall(r"\bELMO_[A-Z_]+", path.read_text(encoding="utf-8"))}
-    assert named <= set(re.findall(r"`(\w+)`", (PROJECT / f"docs/reference{language}.md").read_text(encoding="utf-8")))
+    named = {
+        name
+        for path in paths
+        for name in re.findall(r"\bELMO_[A-Z_]+", path.read_text(encoding="utf-8"))
+    }
+    assert named <= set(
+        re.findall(
+            r"`(\w+)`", (PROJECT / f"docs/reference{language}.md").read_text(encoding="utf-8")
+        )
+    )
 
 
 def test_the_messages_of_the_questions_are_those_of_the_code():
@@ -339,7 +417,9 @@ def test_the_messages_of_the_questions_are_those_of_the_code():
     messages = re.findall(r"^\| `(.*?)` \|", "".join(tables), re.M)
     code = "".join(path.read_text(encoding="utf-8") for path in PROJECT.glob("[!.]*/**/*.py"))
     code = re.sub(r'"\n\s*f?"', "", code)  # texts over several lines
-    assert len(tables) == 1 and all(message in code + (PROJECT / "setup.sh").read_text("utf-8") for message in messages)
+    assert len(tables) == 1 and all(
+        message in code + (PROJECT / "setup.sh").read_text("utf-8") for message in messages
+    )
 
 
 def test_the_lengths_that_are_left_out_are_those_of_the_readme(monkeypatch):
@@ -353,15 +433,23 @@ def test_the_lengths_that_are_left_out_are_those_of_the_readme(monkeypatch):
 @pytest.mark.parametrize("page", PAGES)
 def test_both_languages_have_the_same_python(page):
     """Except for examples in Chinese."""
-    chinese = [code for code in python_blocks(page.replace(".md", "_zh.md")) if code.strip() not in chinese_example()]
+    chinese = [
+        code
+        for code in python_blocks(page.replace(".md", "_zh.md"))
+        if code.strip() not in chinese_example()
+    ]
     for code, translated in zip(python_blocks(page), chinese, strict=True):
-        assert code.strip() == translated.strip() or re.search('[\u4e00-\u9fff]|[="]zh\\b', translated)
+        assert code.strip() == translated.strip() or re.search(
+            '[\u4e00-\u9fff]|[="]zh\\b', translated
+        )
 
 
 @pytest.mark.parametrize(("page", "model"), [("README.md", "en"), ("README_zh.md", "zh")])
 def test_the_words_that_the_readme_shows_are_those_that_fit_best(page, model):
     text = " ".join((PROJECT / page).read_text(encoding="utf-8").split())
-    code, shown = re.search(r"`(embedder\.substitutes\(.*?\))`[^`]*?[:：]([^`:：.。]+)[.。]", text).groups()
+    code, shown = re.search(
+        r"`(embedder\.substitutes\(.*?\))`[^`]*?[:：]([^`:：.。]+)[.。]", text
+    ).groups()
     words = [word for word, _ in eval(code, {"embedder": elmo.ELMoEmbedder(model)})]
     assert re.split(r"[, 、]+", shown.strip()) == words[:5]
 
@@ -369,7 +457,9 @@ def test_the_words_that_the_readme_shows_are_those_that_fit_best(page, model):
 def test_the_chinese_example_prints_what_it_shows(capsys):
     ready, example, *_ = python_blocks("README_zh.md")
     exec(ready, {})
-    assert f"  # {capsys.readouterr().out}" in (PROJECT / "README_zh.md").read_text(encoding="utf-8")
+    assert f"  # {capsys.readouterr().out}" in (PROJECT / "README_zh.md").read_text(
+        encoding="utf-8"
+    )
     exec(example, {})
     assert f"```\n{capsys.readouterr().out}```\n" in chinese_example()
 
@@ -380,6 +470,9 @@ def test_the_tour_prints_what_it_shows(tmp_path, monkeypatch, capsys):
     tour, names = json.loads((PROJECT / "docs/tour.ipynb").read_text(encoding="utf-8")), {}
     for cell in tour["cells"]:
         if cell["cell_type"] == "code":
-            code, shown = "".join(cell["source"]), [line for output in cell["outputs"] for line in output["text"]]
+            code, shown = (
+                "".join(cell["source"]),
+                [line for output in cell["outputs"] for line in output["text"]],
+            )
             exec(code, names)
             assert capsys.readouterr().out == "".join(shown)

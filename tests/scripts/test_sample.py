@@ -63,8 +63,12 @@ def test_toy_entropy_length_and_parse_against_enumeration(tmp_path):
     automaton = Automaton(read(tmp_path, TOY), "s")
     sentences = language(automaton)
     assert automaton.ambiguous_ending() is None
-    assert math.isclose(automaton.entropy(), -math.fsum(p * math.log(p) for p in sentences.values()))
-    assert math.isclose(automaton.expected_length(), math.fsum(p * len(s.split()) for s, p in sentences.items()))
+    assert math.isclose(
+        automaton.entropy(), -math.fsum(p * math.log(p) for p in sentences.values())
+    )
+    assert math.isclose(
+        automaton.expected_length(), math.fsum(p * len(s.split()) for s, p in sentences.items())
+    )
     for sentence, probability in sentences.items():
         log_probability, words = automaton.parse(sentence.split())
         assert math.isclose(log_probability, math.log(probability))
@@ -80,16 +84,29 @@ def test_toy_surprisal_against_enumeration(tmp_path):
     sentences = {tuple(sentence.split()): p for sentence, p in language(automaton).items()}
     for tokens in sentences:
         forward, backward = automaton.surprisals(tokens)
-        for found, words, order in ((forward, tokens, 1), ([*backward[-2::-1], backward[-1]], tokens[::-1], -1)):
+        for found, words, order in (
+            (forward, tokens, 1),
+            ([*backward[-2::-1], backward[-1]], tokens[::-1], -1),
+        ):
             for k, nats in enumerate(found):
                 agree = {s[::order]: p for s, p in sentences.items() if s[::order][:k] == words[:k]}
-                same = [p for s, p in agree.items() if s[: k + 1] == words[: k + 1] and (k < len(words) or s == words)]
-                assert math.isclose(nats, math.log(math.fsum(agree.values()) / math.fsum(same)), abs_tol=1e-12)
+                same = [
+                    p
+                    for s, p in agree.items()
+                    if s[: k + 1] == words[: k + 1] and (k < len(words) or s == words)
+                ]
+                assert math.isclose(
+                    nats, math.log(math.fsum(agree.values()) / math.fsum(same)), abs_tol=1e-12
+                )
 
 
 def test_a_trained_models_surprisal_is_like_the_true_one(tmp_path):
     """Frequencies alone correlate with 0.43 (forward) and 0.38."""
-    data = {"train_data_path": DATA / "train", "vocab_file": DATA / "vocabulary.txt", "dev_data_path": None}
+    data = {
+        "train_data_path": DATA / "train",
+        "vocab_file": DATA / "vocabulary.txt",
+        "dev_data_path": None,
+    }
     sizes = {
         "input": "word",
         "cell_dim": 64,
@@ -98,13 +115,24 @@ def test_a_trained_models_surprisal_is_like_the_true_one(tmp_path):
         "unroll_steps": 20,
         "filters": None,
     }
-    optimizer = {"optimizer": "adam", "lr": 0.02, "warmup_steps": 10, "dropout": 0, "n_negative_samples": 0}
+    optimizer = {
+        "optimizer": "adam",
+        "lr": 0.02,
+        "warmup_steps": 10,
+        "dropout": 0,
+        "n_negative_samples": 0,
+    }
     runs.pretrain(runs.flags(DATA, tmp_path, max_steps=300, **data, **sizes, **optimizer))
     with (DATA / "dev" / "dev-00000-of-00002").open(encoding="utf-8") as file:
         sentences = [line.split() for line in islice(file, 200)]
-    embedder, automaton = ELMoEmbedder(tmp_path, 8, "cpu", carry_state=True), Automaton(read_grammar(), "sample")
+    embedder, automaton = (
+        ELMoEmbedder(tmp_path, 8, "cpu", carry_state=True),
+        Automaton(read_grammar(), "sample"),
+    )
     bits = [record[1:3] for records in embedder.surprisal(sentences) for record in records]
-    true = [pair for tokens in sentences for pair in zip(*automaton.surprisals(tokens), strict=True)]
+    true = [
+        pair for tokens in sentences for pair in zip(*automaton.surprisals(tokens), strict=True)
+    ]
     for ours, theirs in zip(np.log(2) * np.transpose(bits), np.transpose(true), strict=True):
         assert np.corrcoef(ours, theirs)[0, 1] > 0.6 and theirs.mean() < ours.mean() < 2
 
@@ -175,8 +203,12 @@ def test_the_readme_tells_these_figures(figures):
         assert figure in readme
 
 
-@pytest.mark.parametrize(("flag", "code", "message"), [("--help", 0, "run.sh"), ("--save_d=x", 2, "run_pretrain.py")])
+@pytest.mark.parametrize(
+    ("flag", "code", "message"), [("--help", 0, "run.sh"), ("--save_d=x", 2, "run_pretrain.py")]
+)
 def test_run_sh_looks_at_its_flags_before_it_begins(flag, code, message):
     command = ["sh", str(PROJECT / "run.sh"), flag]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHON": "/none"})
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHON": "/none"}
+    )
     assert done.returncode == code and message in done.stdout + done.stderr

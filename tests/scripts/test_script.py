@@ -23,9 +23,15 @@ OUT_OF_MEMORY = "error: out of memory. Halve --batch_size"
     ],
 )
 def test_a_users_mistake_is_one_line(statement, code, message):
-    program = f"import script\nfrom elmo_core import messages\ndef main(): {statement}\nscript.run(main)"
+    program = (
+        f"import script\nfrom elmo_core import messages\ndef main(): {statement}\nscript.run(main)"
+    )
     done = fresh_python(program)
-    assert done.returncode == code and done.stderr.startswith(message) and "Traceback" not in done.stderr
+    assert (
+        done.returncode == code
+        and done.stderr.startswith(message)
+        and "Traceback" not in done.stderr
+    )
 
 
 PRINTS = f"""
@@ -48,11 +54,19 @@ def test_output_that_cannot_be_written(shell, code, message):
     """Python's final flush must not fail again."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     command = f'{shlex.quote(sys.executable)} -c "$0" {shell}; exit ${{PIPESTATUS[0]}}'
-    done = subprocess.run(["bash", "-c", command, PRINTS], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", "-c", command, PRINTS],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (code, message)
 
 
-@pytest.mark.parametrize(("number", "code", "message"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "")])
+@pytest.mark.parametrize(
+    ("number", "code", "message"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "")]
+)
 def test_a_signal_in_a_backward_pass_ends_the_script_like_any_other(number, code, message):
     """Paddle replaces exceptions raised there by its own."""
     program = (

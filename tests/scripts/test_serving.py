@@ -8,7 +8,15 @@ import pytest
 from project import python_blocks
 
 from elmo import ELMoEmbedder
-from elmo_tasks import Classifier, ClassifierSettings, Parser, Reader, ReaderSettings, Tagger, TaggerSettings
+from elmo_tasks import (
+    Classifier,
+    ClassifierSettings,
+    Parser,
+    Reader,
+    ReaderSettings,
+    Tagger,
+    TaggerSettings,
+)
 
 TEXTS = ["The film was good .", "", "Anna saw Rome ."]
 
@@ -27,7 +35,13 @@ def call(app, method: str, path: str, content: object = None) -> tuple[int, obje
     """The status of an answer and its content."""
     sent, body = [], json.dumps(content).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    scope = {"type": "http", "method": method, "path": path, "headers": headers, "query_string": b""}
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "headers": headers,
+        "query_string": b"",
+    }
     parts = iter([{"type": "http.request", "body": body}])
 
     async def receive() -> dict:
@@ -54,16 +68,29 @@ def test_it_tags_as_the_library_does(tmp_path, monkeypatch):
 
 def test_it_classifies_and_answers(tmp_path, monkeypatch):
     settings = ClassifierSettings(elmo=None, lang="en", epochs=1, word_dim=4, head="mean")
-    classifier = Classifier.train(TEXTS[::2] * 4, ["a", "b"] * 4, settings=settings, save_dir=tmp_path / "classifier")
+    classifier = Classifier.train(
+        TEXTS[::2] * 4, ["a", "b"] * 4, settings=settings, save_dir=tmp_path / "classifier"
+    )
     app = service(monkeypatch, tmp_path / "classifier", "classify")
     status, found = call(app, "POST", "/", {"texts": TEXTS})
     assert status == 200 and [max(row, key=row.get) for row in found] == classifier.predict(TEXTS)
-    np.testing.assert_allclose([[row["a"], row["b"]] for row in found], classifier.predict_proba(TEXTS), atol=1e-6)
-    example = {"id": "a", "context": TEXTS[2], "question": "Who ?", "answers": {"text": ["Anna"], "answer_start": [0]}}
+    np.testing.assert_allclose(
+        [[row["a"], row["b"]] for row in found], classifier.predict_proba(TEXTS), atol=1e-6
+    )
+    example = {
+        "id": "a",
+        "context": TEXTS[2],
+        "question": "Who ?",
+        "answers": {"text": ["Anna"], "answer_start": [0]},
+    }
     settings = ReaderSettings(elmo=None, lang="en", epochs=1, word_dim=4, hidden_dim=4)
     reader = Reader.train([example], dev=[example], settings=settings, save_dir=tmp_path / "reader")
     app = service(monkeypatch, tmp_path / "reader", "answer")
-    expected = [reader.answer("Who ?", TEXTS[0])[0].text, "", reader.answer("Who ?", TEXTS[2])[0].text]
+    expected = [
+        reader.answer("Who ?", TEXTS[0])[0].text,
+        "",
+        reader.answer("Who ?", TEXTS[2])[0].text,
+    ]
     assert call(app, "POST", "/", {"texts": TEXTS, "question": "Who ?"}) == (200, expected)
 
 
@@ -74,7 +101,11 @@ def test_it_parses(monkeypatch):
 
 
 def test_its_vectors_are_the_embedders(checkpoints, monkeypatch):
-    status, vectors = call(service(monkeypatch, checkpoints["char"], "embed"), "POST", "/", {"texts": TEXTS})
+    status, vectors = call(
+        service(monkeypatch, checkpoints["char"], "embed"), "POST", "/", {"texts": TEXTS}
+    )
     embedder = ELMoEmbedder(checkpoints["char"], layers="average", pool="mean")
     assert status == 200
-    np.testing.assert_allclose(vectors, embedder.encode([text.split() for text in TEXTS]), atol=1e-6)
+    np.testing.assert_allclose(
+        vectors, embedder.encode([text.split() for text in TEXTS]), atol=1e-6
+    )

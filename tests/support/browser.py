@@ -12,7 +12,9 @@ from pathlib import Path
 
 import runs
 
-PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+PROGRAM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 TIMEOUT = 60  # seconds for an answer
 
 
@@ -20,10 +22,22 @@ class Browser:
     """A page in its own window. Records its console messages, errors and network requests."""
 
     def __init__(self, folder: Path):
-        ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (*os.pipe(), *os.pipe())]  # clear of 3 and 4
+        ends = [
+            fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (*os.pipe(), *os.pipe())
+        ]  # clear of 3 and 4
         theirs, self._write, self._read, their_write = ends
-        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run"]
-        flags += ["--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update"]
+        flags = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--remote-debugging-pipe",
+            "--no-first-run",
+        ]
+        flags += [
+            "--disable-dev-shm-usage",
+            "--disable-background-networking",
+            "--disable-component-update",
+        ]
 
         def connect() -> None:
             os.dup2(theirs, 3)
@@ -44,7 +58,11 @@ class Browser:
         self.complaints: list[str] = []
         self.requests: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = {"sessionId": self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]}
+        self._session = {
+            "sessionId": self.call("Target.attachToTarget", targetId=target, flatten=True)[
+                "sessionId"
+            ]
+        }
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
@@ -75,13 +93,21 @@ class Browser:
             self.complaints.append(json.dumps(params, ensure_ascii=False)[:2000])
 
     def resize(self, width: int, height: int, touch: bool = False) -> None:
-        size = {"width": width, "height": height, "deviceScaleFactor": 2 if touch else 1, "mobile": touch}
+        size = {
+            "width": width,
+            "height": height,
+            "deviceScaleFactor": 2 if touch else 1,
+            "mobile": touch,
+        }
         self.call("Emulation.setDeviceMetricsOverride", **size)
         self.call("Emulation.setTouchEmulationEnabled", enabled=touch)
 
     def prefer(self, theme: str) -> None:
         """theme: light or dark."""
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+        self.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": theme}],
+        )
 
     def open(self, path: Path) -> None:
         self.call("Page.navigate", url=path.as_uri())
@@ -89,7 +115,9 @@ class Browser:
 
     def run(self, expression: str):
         """Evaluate an expression in the page."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        answer = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
@@ -116,12 +144,12 @@ class Browser:
     def click(self, selector: str) -> None:
         """Click the centre of an element, which must not be covered."""
         find = f"document.querySelector({json.dumps(selector)})"
-        box = (
-            f"(() => {{ const b = {find}.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2] }})()"
-        )
+        box = f"(() => {{ const b = {find}.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2] }})()"
         self.run(f"{find}.scrollIntoView({{block: 'nearest'}})")
         x, y = self.run(box)
-        assert self.run(f"{find}.contains(document.elementFromPoint({x}, {y}))"), f"{selector} is covered"
+        assert self.run(f"{find}.contains(document.elementFromPoint({x}, {y}))"), (
+            f"{selector} is covered"
+        )
         self.point(x, y, click=True)
 
     def close(self) -> None:

@@ -16,17 +16,28 @@ from elmo_core.weights import checkpoint
 
 def import_flags(folder: Path, output: Path, vocab: bool = False) -> list[str]:
     files = [str(folder / name) for name in ("options.json", "weights.hdf5")]
-    return ["import", *files, f"--output={output}", *([f"--vocab={folder / 'vocab.txt'}"] if vocab else [])]
+    return [
+        "import",
+        *files,
+        f"--output={output}",
+        *([f"--vocab={folder / 'vocab.txt'}"] if vocab else []),
+    ]
 
 
 def config_of(folder: Path, without: set[str] = frozenset()) -> dict:
-    return {name: value for name, value in checkpoint.load_config(folder)["model"].items() if name not in without}
+    return {
+        name: value
+        for name, value in checkpoint.load_config(folder)["model"].items()
+        if name not in without
+    }
 
 
 WORD = None  # in place of the options of a character CNN
 
 
-def assert_predicts(checkpoint_: Path, parameters: reference.Parameters, text: Path, capsys) -> None:
+def assert_predicts(
+    checkpoint_: Path, parameters: reference.Parameters, text: Path, capsys
+) -> None:
     """run_eval.py finds the reference's perplexities of a sentence, whose geometric mean is that of the loss."""
     text.write_text("the river bank\n", encoding="utf-8")
     row, ids = ["<S>", "the", "river", "bank", "</S>"], [0, 3, 6, 4, 1]
@@ -34,7 +45,14 @@ def assert_predicts(checkpoint_: Path, parameters: reference.Parameters, text: P
     targets = {"forward": [ids[1:]], "backward": [ids[-2::-1]]}
     loss, _ = reference.lm_loss(parameters, inputs, targets)
     capsys.readouterr()
-    run_eval.main([f"--dev_data_path={text}", f"--init_from_ckpt={checkpoint_}", "--device=cpu", "--batch_size=3"])
+    run_eval.main(
+        [
+            f"--dev_data_path={text}",
+            f"--init_from_ckpt={checkpoint_}",
+            "--device=cpu",
+            "--batch_size=3",
+        ]
+    )
     forward, backward = map(float, re.findall(r"ward +(\S+)$", capsys.readouterr().out, re.M))
     assert math.sqrt(forward * backward) == pytest.approx(np.exp(loss), rel=1e-3, abs=2e-3)
 

@@ -20,7 +20,11 @@ def damaged(content: bytes, generator: random.Random, within: int | None = None)
 
 
 def accepted(
-    path: Path, read: Callable[[], Any], times: int = 200, within: int | None = None, message: str = ".{21}"
+    path: Path,
+    read: Callable[[], Any],
+    times: int = 200,
+    within: int | None = None,
+    message: str = ".{21}",
 ) -> Iterator[tuple[int, Any]]:
     """Damage a file repeatedly, every other time within its first bytes, and read it. Some damage must be noticed.
 

@@ -43,7 +43,9 @@ def assert_close(output: np.ndarray, expected: np.ndarray, tolerance: float = 3e
     np.testing.assert_allclose(output, expected, atol=tolerance * largest, rtol=0)
 
 
-def random_tagger(folder: Path, elmo: bool = True, vectors: bool = False, bilm=(), pieces=None, **settings) -> Tagger:
+def random_tagger(
+    folder: Path, elmo: bool = True, vectors: bool = False, bilm=(), pieces=None, **settings
+) -> Tagger:
     """A tagger with random weights, so that every part affects the labels."""
     settings = {
         "scheme": "bioes",
@@ -61,13 +63,22 @@ def random_tagger(folder: Path, elmo: bool = True, vectors: bool = False, bilm=(
         settings |= {"elmo": tiny.save(tiny.random_bilm(**dict(bilm)), folder / "elmo")}
         settings.setdefault("layers", "mix")
     if vectors:
-        (folder / "vectors.txt").write_text("3 2\nthe 1 2\nbank 3 -1\nBank -2 2\n", encoding="utf-8")
+        (folder / "vectors.txt").write_text(
+            "3 2\nthe 1 2\nbank 3 -1\nBank -2 2\n", encoding="utf-8"
+        )
         settings["word_vectors"] = folder / "vectors.txt"
-    parts = {"labels": labels, "words": ["the", "river", "bank", "很"], "known": None, "pieces": pieces}
+    parts = {
+        "labels": labels,
+        "words": ["the", "river", "bank", "很"],
+        "known": None,
+        "pieces": pieces,
+    }
     settings = TaggerSettings(**settings)
     tagger = Tagger.create(settings, parts, "cpu")
     random_weights(tagger.network, "inputs.elmo.bilm")
-    tagger.network.emission.weight.set_value(4 * tagger.network.emission.weight)  # so that the labels vary
+    tagger.network.emission.weight.set_value(
+        4 * tagger.network.emission.weight
+    )  # so that the labels vary
     tagger.save(folder / "tagger")
     return tagger
 
@@ -84,8 +95,24 @@ def raw_lines(n: int, words: list[str], space: str = " ") -> list[str]:
     """Lines with marks, entities, tags and abbreviations, some of many sentences. space: between words."""
     generator, marks = (
         random.Random(11),
-        [". ", "!", "... ", ", ", "’s ", "—", " &amp; ", "<br />", " Mr. ", " $2,900 ", "。", "，“"],
+        [
+            ". ",
+            "!",
+            "... ",
+            ", ",
+            "’s ",
+            "—",
+            " &amp; ",
+            "<br />",
+            " Mr. ",
+            " $2,900 ",
+            "。",
+            "，“",
+        ],
     )
     ends = [*[space] * 9, *marks]
     sizes = [generator.randint(1, 40) for _ in range(n)]
-    return ["".join(generator.choice(words) + generator.choice(ends) for _ in range(size)).strip() for size in sizes]
+    return [
+        "".join(generator.choice(words) + generator.choice(ends) for _ in range(size)).strip()
+        for size in sizes
+    ]

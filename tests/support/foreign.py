@@ -13,7 +13,14 @@ from elmo_core.machine.runtime import paddle
 
 WORDS = tiny.WORDS
 P, H, C = 7, 11, 5
-LSTM = {"projection_dim": P, "dim": H, "n_layers": 2, "use_skip_connections": True, "cell_clip": 0.4, "proj_clip": 0.3}
+LSTM = {
+    "projection_dim": P,
+    "dim": H,
+    "n_layers": 2,
+    "use_skip_connections": True,
+    "cell_clip": 0.4,
+    "proj_clip": 0.3,
+}
 CNN = {
     "activation": "relu",
     "filters": [[1, 2], [3, 4], [4, 3]],
@@ -33,7 +40,9 @@ def options_of(lstm: dict, cnn: dict | None) -> dict:
         options["char_cnn"] = {**copy.deepcopy(CNN), **cnn}
     for section in ("lstm", "char_cnn"):
         if section in options:
-            options[section] = {name: value for name, value in options[section].items() if value is not OMIT}
+            options[section] = {
+                name: value for name, value in options[section].items() if value is not OMIT
+            }
     return options
 
 
@@ -50,13 +59,20 @@ def shapes_of(options: dict, softmax: bool = False) -> dict[str, tuple]:
             shapes |= {f"CNN/W_cnn_{i}": (1, width, C, number), f"CNN/b_cnn_{i}": (number,)}
         for i in range(cnn.get("n_highway") or 0):
             for gate in ("carry", "transform"):
-                shapes |= {f"CNN_high_{i}/W_{gate}": (features, features), f"CNN_high_{i}/b_{gate}": (features,)}
+                shapes |= {
+                    f"CNN_high_{i}/W_{gate}": (features, features),
+                    f"CNN_high_{i}/b_{gate}": (features,),
+                }
         if features != p:
             shapes |= {"CNN_proj/W_proj": (features, p), "CNN_proj/b_proj": (p,)}
     for d in (0, 1):
         for k in range(lstm.get("n_layers", 1)):
             cell = f"RNN_{d}/RNN/MultiRNNCell/Cell{k}/LSTMCell"
-            shapes |= {f"{cell}/W_0": (2 * p, 4 * h), f"{cell}/B": (4 * h,), f"{cell}/W_P_0": (h, p)}
+            shapes |= {
+                f"{cell}/W_0": (2 * p, 4 * h),
+                f"{cell}/B": (4 * h,),
+                f"{cell}/W_P_0": (h, p),
+            }
     if softmax:
         shapes |= {"softmax/W": (len(WORDS), p), "softmax/b": (len(WORDS),)}
     return shapes
@@ -67,7 +83,10 @@ def write_bilm(
 ) -> dict[str, np.ndarray]:
     """Write options.json, random weights.hdf5 and vocab.txt. Returns the arrays. changes: arrays, or None to omit one."""
     random_numbers = np.random.RandomState(3)
-    arrays = {name: random_numbers.normal(0, 0.7, shape) for name, shape in shapes_of(options, softmax).items()}
+    arrays = {
+        name: random_numbers.normal(0, 0.7, shape)
+        for name, shape in shapes_of(options, softmax).items()
+    }
     arrays = {name: array.astype(np.float32) for name, array in arrays.items()} | changes
     arrays = {name: array for name, array in arrays.items() if array is not None}
     folder.mkdir(parents=True, exist_ok=True)
@@ -124,9 +143,13 @@ def fluid_parameters(variables: dict[str, np.ndarray]) -> reference.Parameters:
             recurrent, projection, bias = (
                 variables[f"lstmp_{d * n_layers + k}.{name}"] for name in ("w_0", "w_1", "b_0")
             )
-            lstm[direction].append(reference.layer_of(inputs, recurrent, bias[0], projection, "jifo"))
+            lstm[direction].append(
+                reference.layer_of(inputs, recurrent, bias[0], projection, "jifo")
+            )
     parameters = reference.Parameters(lstm, cell_clip=3.0, proj_clip=3.0, vocabulary=WORDS)
     parameters.word_embed = variables["embedding_para"]
     if "softmax_weight" in variables:
-        parameters.softmax = tuple(variables[f"softmax_{name}"].astype(np.float64) for name in ("weight", "bias"))
+        parameters.softmax = tuple(
+            variables[f"softmax_{name}"].astype(np.float64) for name in ("weight", "bias")
+        )
     return parameters

@@ -19,7 +19,18 @@ def launcher() -> Callable:
     compiler = shutil.which("cc") or pytest.skip("no C compiler")
     with tempfile.TemporaryDirectory() as folder:
         built = Path(folder, "kernels.so")
-        command = [compiler, "-O2", "-Wall", "-Werror", "-shared", "-fPIC", gpu_lstm.SOURCE, "-o", built, "-lm"]
+        command = [
+            compiler,
+            "-O2",
+            "-Wall",
+            "-Werror",
+            "-shared",
+            "-fPIC",
+            gpu_lstm.SOURCE,
+            "-o",
+            built,
+            "-lm",
+        ]
         subprocess.run(command, check=True)
         library = ctypes.CDLL(str(built))
     return lambda name, *arguments: getattr(library, name)(*map(_c_value, arguments))

@@ -42,7 +42,12 @@ VOCABULARY, CANDIDATES = 20_000, 8192
 def pretraining() -> Callable[[], None]:
     """64 x 20 tokens, with the layers and filter widths of `small`; other sizes hardly matter."""
     corpus, vocabulary = bench.training_text(VOCABULARY)
-    sizes = {"projection_dim": 5, "cell_dim": 7, "character_dim": 3, "filters": [(width, 2) for width in range(1, 8)]}
+    sizes = {
+        "projection_dim": 5,
+        "cell_dim": 7,
+        "character_dim": 3,
+        "filters": [(width, 2) for width in range(1, 8)],
+    }
     config = replace(ELMoConfig.preset("small", vocab_size=len(vocabulary)), **sizes)
     return bench.same_step(config, corpus, vocabulary, CANDIDATES)
 
@@ -78,14 +83,18 @@ def tagger() -> Callable[[], None]:
     sentences = [["Anna", "lives", "in", "Paris", "."], ["Paris", "is", "large", "."]] * 9
     labels = [["B-PER", "O", "O", "B-LOC", "O"], ["B-LOC", "O", "O", "O"]] * 9
     return step_of(
-        lambda: Tagger.train(sentences, labels, settings=TaggerSettings(elmo=None, word_dim=5), device="cpu")
+        lambda: Tagger.train(
+            sentences, labels, settings=TaggerSettings(elmo=None, word_dim=5), device="cpu"
+        )
     )
 
 
 def classifier() -> Callable[[], None]:
     settings = ClassifierSettings(elmo=None, head="lstm", word_dim=5, lang="none")
     return step_of(
-        lambda: Classifier.train(["a good book", "a bad film"] * 9, [1, 0] * 9, settings=settings, device="cpu")
+        lambda: Classifier.train(
+            ["a good book", "a bad film"] * 9, [1, 0] * 9, settings=settings, device="cpu"
+        )
     )
 
 
@@ -102,16 +111,25 @@ def parser() -> Callable[[], None]:
     with tempfile.TemporaryDirectory() as folder:
         treebank = Path(folder, "train.conllu")
         treebank.write_text(words * 18, encoding="utf-8")
-        return step_of(lambda: Parser.train(treebank, settings=ParserSettings(elmo=None, word_dim=5), device="cpu"))
+        return step_of(
+            lambda: Parser.train(
+                treebank, settings=ParserSettings(elmo=None, word_dim=5), device="cpu"
+            )
+        )
 
 
 TASKS = {"tagger": tagger, "classifier": classifier, "reader": reader, "parser": parser}
-STEPS = {"pretraining": pretraining, **TASKS}  # each makes a function that runs a step, and has already run one
+STEPS = {
+    "pretraining": pretraining,
+    **TASKS,
+}  # each makes a function that runs a step, and has already run one
 
 
 def prepare(name: str, launch: Callable | None, monkeypatch) -> Callable[[], None]:
     """Such a step. launch: runs one of the LSTM's kernels; None: Paddle's operators instead."""
-    paddle_compat.allow_tf32(paddle, True)  # as on a GPU that has it: both directions share each product
+    paddle_compat.allow_tf32(
+        paddle, True
+    )  # as on a GPU that has it: both directions share each product
     monkeypatch.setattr(softmax, "LOGITS_PER_SLICE", 16 * softmax.LOGITS_PER_SLICE)
     monkeypatch.setattr(fused, "kernel", lambda: None)
     monkeypatch.setattr(gpu_lstm, "kernels", lambda device, equations: launch)

@@ -32,4 +32,8 @@ def is_allowed(labels: Sequence[str], scheme: str) -> bool:
 def allowed_paths(scheme: str, length: int) -> list[tuple[int, ...]]:
     """The sequences of ids of LABELS[scheme] that the scheme allows."""
     names = LABELS[scheme]
-    return [path for path in all_paths(len(names), length) if is_allowed([names[k] for k in path], scheme)]
+    return [
+        path
+        for path in all_paths(len(names), length)
+        if is_allowed([names[k] for k in path], scheme)
+    ]

@@ -8,10 +8,22 @@ import torch_writer
 
 WORDS = ["<oov>", "<bos>", "<eos>", "<pad>", "the", "bank", "中国", "x" * 48, "好"]
 CHARACTERS = ["<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>", *"thebankx中国很好", "\u3000"]
-SENTENCES = [["the", "bank", "中国"], ["很", "x" * 60, "好", "unknown", "?"], ["the"], ["a" * 50, "中国很好"]]
+SENTENCES = [
+    ["the", "bank", "中国"],
+    ["很", "x" * 60, "好", "unknown", "?"],
+    ["the"],
+    ["a" * 50, "中国很好"],
+]
 P, H, LAYERS = 6, 11, 2
 NETWORK = {
-    "encoder": {"name": "elmo", "projection_dim": P, "dim": H, "n_layers": LAYERS, "cell_clip": 0.4, "proj_clip": 0.3},
+    "encoder": {
+        "name": "elmo",
+        "projection_dim": P,
+        "dim": H,
+        "n_layers": LAYERS,
+        "cell_clip": 0.4,
+        "proj_clip": 0.3,
+    },
     "token_embedder": {
         "name": "cnn",
         "activation": "relu",
@@ -36,13 +48,18 @@ def random_model(word_dim: int, char_dim: int) -> tuple[dict, dict]:
     if char_dim:
         tokens["char_emb_layer.embedding.weight"] = draw(len(CHARACTERS), char_dim)
         for k, (width, n) in enumerate(filters):
-            tokens |= {f"convolutions.{k}.weight": draw(n, char_dim, width), f"convolutions.{k}.bias": draw(n)}
+            tokens |= {
+                f"convolutions.{k}.weight": draw(n, char_dim, width),
+                f"convolutions.{k}.bias": draw(n),
+            }
         for k in range(2):
             tokens[f"highways._layers.{k}.weight"] = draw(2 * n_filters, n_filters)
             tokens[f"highways._layers.{k}.bias"] = draw(2 * n_filters)
     tokens |= {"projection.weight": draw(P, word_dim + n_filters), "projection.bias": draw(P)}
     encoder = {}
-    for name in (f"{direction}_layer_{k}" for direction in ("forward", "backward") for k in range(LAYERS)):
+    for name in (
+        f"{direction}_layer_{k}" for direction in ("forward", "backward") for k in range(LAYERS)
+    ):
         encoder[f"{name}.input_linearity.weight"] = draw(4 * H, P)
         encoder[f"{name}.state_linearity.weight"] = draw(4 * H, P)
         encoder[f"{name}.state_linearity.bias"] = draw(4 * H)
@@ -52,13 +69,19 @@ def random_model(word_dim: int, char_dim: int) -> tuple[dict, dict]:
 
 def write_model(folder, word_dim=7, char_dim=5, old=False):
     folder.mkdir()
-    network = {**NETWORK, "token_embedder": {**NETWORK["token_embedder"], "word_dim": word_dim, "char_dim": char_dim}}
+    network = {
+        **NETWORK,
+        "token_embedder": {**NETWORK["token_embedder"], "word_dim": word_dim, "char_dim": char_dim},
+    }
     config = {"config_path": "/home/somebody/configs/cnn_x.json"}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     (folder / "cnn_x.json").write_text(json.dumps(network), encoding="utf-8")
     for name, items, wanted in (("word", WORDS, word_dim), ("char", CHARACTERS, char_dim)):
         if wanted:
-            lines = "".join(f"{item.strip()}\t{k}\n" if item.strip() else f"{k}\n" for k, item in enumerate(items))
+            lines = "".join(
+                f"{item.strip()}\t{k}\n" if item.strip() else f"{k}\n"
+                for k, item in enumerate(items)
+            )
             (folder / f"{name}.dic").write_text(lines, encoding="utf-8")
     tokens, encoder = random_model(word_dim, char_dim)
     torch_writer.save(tokens, folder / "token_embedder.pkl", old)
@@ -70,7 +93,11 @@ def token_vector(tokens: dict, token: str) -> np.ndarray:
     tokens = {name: array.astype(np.float64) for name, array in tokens.items()}
     parts = []
     if "word_emb_layer.embedding.weight" in tokens:
-        parts.append(tokens["word_emb_layer.embedding.weight"][WORDS.index(token if token in WORDS else "<oov>")])
+        parts.append(
+            tokens["word_emb_layer.embedding.weight"][
+                WORDS.index(token if token in WORDS else "<oov>")
+            ]
+        )
     if "char_emb_layer.embedding.weight" in tokens:
         inner = [token] if token in ("<bos>", "<eos>") else list(token)
         names = ["<eow>", *inner, "<bow>"] + ["<pad>"] * (48 - len(inner))
@@ -78,7 +105,9 @@ def token_vector(tokens: dict, token: str) -> np.ndarray:
             (width, tokens[f"convolutions.{k}.weight"].T, tokens[f"convolutions.{k}.bias"])
             for k, (width, _) in enumerate(NETWORK["token_embedder"]["filters"])
         ]
-        parameters = reference.Parameters({}, char_embed=tokens["char_emb_layer.embedding.weight"], cnn=cnn)
+        parameters = reference.Parameters(
+            {}, char_embed=tokens["char_emb_layer.embedding.weight"], cnn=cnn
+        )
         ids = [CHARACTERS.index(name if name in CHARACTERS else "<oov>") for name in names]
         x = reference.char_cnn(parameters, ids)
         for k in range(2):
@@ -91,16 +120,27 @@ def token_vector(tokens: dict, token: str) -> np.ndarray:
 
 def expected(tokens: dict, encoder: dict, sentence: list[str]) -> np.ndarray:
     """The original's vectors (3, n, 2P) of a single sentence. Its gates: input, forget, candidate, output."""
-    names = "input_linearity.weight", "state_linearity.weight", "state_linearity.bias", "state_projection.weight"
+    names = (
+        "input_linearity.weight",
+        "state_linearity.weight",
+        "state_linearity.bias",
+        "state_projection.weight",
+    )
     lstm = {
         direction: [
-            reference.layer_of(*(encoder[f"{direction}_layer_{k}.{name}"].T for name in names), order="ifjo")
+            reference.layer_of(
+                *(encoder[f"{direction}_layer_{k}.{name}"].T for name in names), order="ifjo"
+            )
             for k in range(LAYERS)
         ]
         for direction in reference.DIRECTIONS
     }
     clips = NETWORK["encoder"]["cell_clip"], NETWORK["encoder"]["proj_clip"]
-    parameters = reference.Parameters(lstm, True, *clips, vocabulary=[reference.BOS, reference.EOS, *sentence])
-    parameters.word_embed = np.array([token_vector(tokens, token[:48]) for token in ("<bos>", "<eos>", *sentence)])
+    parameters = reference.Parameters(
+        lstm, True, *clips, vocabulary=[reference.BOS, reference.EOS, *sentence]
+    )
+    parameters.word_embed = np.array(
+        [token_vector(tokens, token[:48]) for token in ("<bos>", "<eos>", *sentence)]
+    )
     (vectors,), _ = reference.embed(parameters, [sentence])
     return vectors

@@ -20,23 +20,36 @@ from elmo_core.weights import checkpoint
 from elmo_tools.pretraining import run_folder
 
 VOCABULARY = Vocabulary([*SPECIAL_TOKENS, "the", "bank"])
-CONFIG = ELMoConfig(projection_dim=7, cell_dim=13, filters=((1, 2), (2, 3)), vocab_size=len(VOCABULARY))
+CONFIG = ELMoConfig(
+    projection_dim=7, cell_dim=13, filters=((1, 2), (2, 3)), vocab_size=len(VOCABULARY)
+)
 
 
 def weights(value: float, rows: int = 7) -> dict[str, np.ndarray]:
-    return {"softmax.weight": np.full((rows, 13), value, np.float32), "softmax.bias": np.full(rows, value, np.float32)}
+    return {
+        "softmax.weight": np.full((rows, 13), value, np.float32),
+        "softmax.bias": np.full(rows, value, np.float32),
+    }
 
 
 def save(folder: Path, value: float, rows: int = 7, overwrite: bool = False) -> None:
     """Save a checkpoint with one value in all files."""
-    training = {"lr": value}, {"moment": np.full((rows, 13), value)}, {"step": value, "losses": np.full(3, value)}
-    checkpoint.save_model(folder, CONFIG, weights(value, rows), VOCABULARY, training, overwrite=overwrite)
+    training = (
+        {"lr": value},
+        {"moment": np.full((rows, 13), value)},
+        {"step": value, "losses": np.full(3, value)},
+    )
+    checkpoint.save_model(
+        folder, CONFIG, weights(value, rows), VOCABULARY, training, overwrite=overwrite
+    )
 
 
 def saved_value(folder: Path) -> int:
     optimizer, progress = checkpoint.load_training(folder)
     values = {*np.unique(optimizer["moment"]), *progress["losses"], progress["step"]}
-    values |= {float(x) for array in checkpoint.load_params(folder).values() for x in np.unique(array)}
+    values |= {
+        float(x) for array in checkpoint.load_params(folder).values() for x in np.unique(array)
+    }
     values.add(checkpoint.load_config(folder)["training"]["lr"])
     assert len(values) == 1, f"a mixture of {values}"
     return int(values.pop())

@@ -37,13 +37,17 @@ def parser_of(script: Path, monkeypatch) -> argparse.ArgumentParser:
 
 def parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """A parser and those of its commands."""
-    commands = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    commands = [
+        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    ]
     return [parser, *(part for action in commands for part in action.choices.values())]
 
 
 def commands(name: str) -> list[str]:
     """The commands of a page, without comments."""
-    blocks = re.findall(r"^ *```(?:ba)?sh\n(.*?)^ *```", (PROJECT / name).read_text(encoding="utf-8"), re.M | re.S)
+    blocks = re.findall(
+        r"^ *```(?:ba)?sh\n(.*?)^ *```", (PROJECT / name).read_text(encoding="utf-8"), re.M | re.S
+    )
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
     return [" ".join(re.sub(r"(^|\s)#.*", "", line).split()) for line in lines]
 
@@ -52,4 +56,7 @@ def python_blocks(page: str) -> list[str]:
     """The Python of a page, without comments, after as many line ends as come before it on the page."""
     text = (PROJECT / page).read_text(encoding="utf-8")
     blocks = re.finditer(r"^```python\n(.*?)^```", text, re.M | re.S)
-    return ["\n" * text.count("\n", 0, block.start(1)) + re.sub(r" *#.*", "", block[1]) for block in blocks]
+    return [
+        "\n" * text.count("\n", 0, block.start(1)) + re.sub(r" *#.*", "", block[1])
+        for block in blocks
+    ]

@@ -20,7 +20,9 @@ assert ranks.gather({"rank": rank, "array": np.full(3, rank)})[1]["array"].tolis
 # rank 0 works, the other hears from it all the time, and both get the result or the error
 heard, any_rank = [], ranks.any
 ranks.any = lambda flag: heard.append(time.monotonic()) or any_rank(flag)
-assert ranks.run_on_main(lambda: (time.sleep(3 * HEARTBEAT_SECONDS), rank, paddle.get_device())[1:]) == (0, "cpu")
+assert ranks.run_on_main(
+    lambda: (time.sleep(3 * HEARTBEAT_SECONDS), rank, paddle.get_device())[1:]
+) == (0, "cpu")
 with precision.temporarily("bfloat16"):
     assert ranks.run_on_all(precision.current) == ["bfloat16"] * 2
 assert len(heard) >= 3 and max(np.diff(heard)) < 10  # gloo gives up on who is silent for 30 seconds
@@ -28,7 +30,10 @@ try:
     ranks.run_on_main(lambda: int("words"))
 except ValueError as error:
     main_failed = not isinstance(error, UserError)
-    assert main_failed == ranks.is_main and "invalid literal for int() with base 10: 'words'" in str(error)
+    assert (
+        main_failed == ranks.is_main
+        and "invalid literal for int() with base 10: 'words'" in str(error)
+    )
 else:
     raise AssertionError("no error was raised")
 
@@ -43,10 +48,17 @@ else:
 paddle.seed(rank)
 weights = paddle.nn.Linear(3, 2).parameters()
 ranks.broadcast_weights(weights)
-assert all(np.array_equal(*pair) for pair in zip(*ranks.gather([weight.numpy() for weight in weights]), strict=True))
+assert all(
+    np.array_equal(*pair)
+    for pair in zip(*ranks.gather([weight.numpy() for weight in weights]), strict=True)
+)
 
 # gradients sent in bfloat16: rounded to 8 bits, and averages in float32
 ranks.exchange = "bfloat16"
 mean, other = ranks._means([paddle.to_tensor([1 + rank / 1024, 3.0 * rank]), paddle.full([1], 2.0)])
-assert mean.dtype == other.dtype == paddle.float32 and mean.tolist() == [1, 1.5] and other.tolist() == [2]
+assert (
+    mean.dtype == other.dtype == paddle.float32
+    and mean.tolist() == [1, 1.5]
+    and other.tolist() == [2]
+)
 print("all checks passed")

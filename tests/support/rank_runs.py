@@ -17,4 +17,7 @@ Ranks.broadcast_weights = lambda ranks, weights: models.append(weights) or share
 for argv, stop_at in json.loads(sys.argv[1]):
     runs.pretrain(argv, stop_at)
     folder = dict(flag.lstrip("-").split("=") for flag in argv if "=" in flag)["save_dir"]
-    np.savez(f"{folder}.rank{os.environ['PADDLE_TRAINER_ID']}.npz", *(weight.numpy() for weight in models[-1]))
+    np.savez(
+        f"{folder}.rank{os.environ['PADDLE_TRAINER_ID']}.npz",
+        *(weight.numpy() for weight in models[-1]),
+    )

@@ -29,13 +29,18 @@ def step(ranks: Ranks, kind: str, optimizer_name: str, n_candidates: int) -> dic
     values = {}
     for number in range(2):  # the second with moments of the first
         candidates = draw_candidates(len(WORDS), n_candidates, np.random.default_rng(number))
-        batch: LMBatch = tiny.lm_batch(sentences[ranks.rank :: ranks.size], vocabulary, bilm.config.input)
+        batch: LMBatch = tiny.lm_batch(
+            sentences[ranks.rank :: ranks.size], vocabulary, bilm.config.input
+        )
         losses, _ = bilm(batch, bilm.zero_state(len(batch.lengths)), candidates)
         (sum(losses) / 2 * 20).backward()
         ranks.average_gradients(bilm.parameters())
         losses = ranks.sum([float(loss) / ranks.size for loss in losses])
         values[f"losses {number}"] = np.array(losses)
-        values |= {f"gradient {number} {name}": tiny.dense_gradient(w) for name, w in bilm.named_parameters()}
+        values |= {
+            f"gradient {number} {name}": tiny.dense_gradient(w)
+            for name, w in bilm.named_parameters()
+        }
         optimizer.step()
         optimizer.clear_grad()
     values |= {f"weight {name}": weight.numpy() for name, weight in bilm.named_parameters()}
@@ -46,6 +51,8 @@ paddle.set_device("cpu")
 all_ranks, everything = Ranks(), {}
 for one in KINDS:
     for name, n in (("adagrad", 20), ("adam", 20), ("adagrad", 0)):
-        everything |= {f"{one} {name} {n} {key}": array for key, array in step(all_ranks, one, name, n).items()}
+        everything |= {
+            f"{one} {name} {n} {key}": array for key, array in step(all_ranks, one, name, n).items()
+        }
 if all_ranks.is_main:
     np.savez(sys.argv[1], **everything)

@@ -33,11 +33,17 @@ class Parameters:
     proj_clip: float = 0.0  # bound of the projected output; 0 is none
     max_chars: int = 50  # C
     char_embed: np.ndarray | None = None  # (262, 16), row = character id plus one, row 0 unused
-    cnn: list = field(default_factory=list)  # [(width, W (width, 16, n), b (n,)), ...], the n adding up to D
+    cnn: list = field(
+        default_factory=list
+    )  # [(width, W (width, 16, n), b (n,)), ...], the n adding up to D
     activation: str = "relu"  # of the char CNN: relu or tanh
     highways: list = field(default_factory=list)
-    proj: tuple | None = None  # W (D, P), b (P,); None where D = P and, as in bilm-tf, nothing is projected
-    word_embed: np.ndarray | None = None  # (V, P): the word table, in place of the char CNN; or beside it, (V, W)
+    proj: tuple | None = (
+        None  # W (D, P), b (P,); None where D = P and, as in bilm-tf, nothing is projected
+    )
+    word_embed: np.ndarray | None = (
+        None  # (V, P): the word table, in place of the char CNN; or beside it, (V, W)
+    )
     vocabulary: list | None = None  # the V tokens of the word table
     softmax: tuple | None = None  # W (V, P), b (V,), shared by both directions
 
@@ -88,7 +94,9 @@ def highway(x: np.ndarray, layer: dict) -> np.ndarray:
 
 def token_vector(parameters: Parameters, token) -> np.ndarray:
     """(P,) of a token: a string, or its (C,) character ids plus one and its row of the word table, None if not read."""
-    characters, row = token if isinstance(token, tuple) else (char_ids(token, parameters.max_chars), None)
+    characters, row = (
+        token if isinstance(token, tuple) else (char_ids(token, parameters.max_chars), None)
+    )
     if parameters.word_embed is not None:
         if isinstance(token, str):
             row = parameters.vocabulary.index(token if token in parameters.vocabulary else UNK)
@@ -121,7 +129,12 @@ def layer_of(W_x, W_h, B, W_P, order: str) -> dict:
 
     B = sorted_gates(B)
     B[2 * len(W_P) : 3 * len(W_P)] -= 1.0  # which `lstmp_step` adds
-    return {"W_x": sorted_gates(W_x), "W_h": sorted_gates(W_h), "B": B, "W_P": W_P.astype(np.float64)}
+    return {
+        "W_x": sorted_gates(W_x),
+        "W_h": sorted_gates(W_h),
+        "B": B,
+        "W_P": W_P.astype(np.float64),
+    }
 
 
 def clip(x, bound):
@@ -164,13 +177,19 @@ def lstmp(rows: list, h0, c0, layer: dict, cell_clip: float = 0.0, proj_clip: fl
     return outputs, h_last, c_last
 
 
-def lstmp_backward(rows, h0, c0, layer, cell_clip, proj_clip, d_outputs, d_h_last, d_c_last) -> dict:
+def lstmp_backward(
+    rows, h0, c0, layer, cell_clip, proj_clip, d_outputs, d_h_last, d_c_last
+) -> dict:
     """Gradients of a scalar, given those by the three results of `lstmp`: d_outputs, d_h_last, d_c_last.
 
     Returns "rows" [(T_b, P), ...], "h0" (B, P), "c0" (B, H), and "W_x", "W_h", "B", "W_P" as in the layer.
     """
     grads = {name: np.zeros_like(layer[name]) for name in ("W_x", "W_h", "B", "W_P")}
-    grads |= {"rows": [np.zeros_like(row) for row in rows], "h0": d_h_last.copy(), "c0": d_c_last.copy()}
+    grads |= {
+        "rows": [np.zeros_like(row) for row in rows],
+        "h0": d_h_last.copy(),
+        "c0": d_c_last.copy(),
+    }
     for b, row in enumerate(rows):
         h, c = h0[b], c0[b]
         steps = []
@@ -209,7 +228,9 @@ def start_state(parameters: Parameters, n_rows: int, before: dict | None = None)
             H, P = layer["W_P"].shape
             h, c = before[direction][number] if before else (np.zeros((0, P)), np.zeros((0, H)))
             missing = max(n_rows - len(h), 0)
-            state[direction].append((np.vstack([h, np.zeros((missing, P))]), np.vstack([c, np.zeros((missing, H))])))
+            state[direction].append(
+                (np.vstack([h, np.zeros((missing, P))]), np.vstack([c, np.zeros((missing, H))]))
+            )
     return state
 
 
@@ -238,7 +259,9 @@ def embed(parameters: Parameters, sentences: list, state: dict | None = None) ->
     state = start_state(parameters, len(sentences), state)
     rows = [token_vectors(parameters, [BOS, *sentence, EOS]) for sentence in sentences]
     forward, forward_state = run_layers(parameters, "forward", rows, state["forward"])
-    backward, backward_state = run_layers(parameters, "backward", [row[::-1] for row in rows], state["backward"])
+    backward, backward_state = run_layers(
+        parameters, "backward", [row[::-1] for row in rows], state["backward"]
+    )
     embeddings = []
     for b, row in enumerate(rows):
         layers = [np.hstack([row, row])]
@@ -278,7 +301,9 @@ def full_softmax_loss(h: np.ndarray, softmax: tuple, target: int) -> float:
     return logsumexp(logits) - logits[target]
 
 
-def sampled_softmax_loss(h: np.ndarray, softmax: tuple, target: int, candidates, expected: np.ndarray) -> float:
+def sampled_softmax_loss(
+    h: np.ndarray, softmax: tuple, target: int, candidates, expected: np.ndarray
+) -> float:
     """The loss among the target and the candidates (S,), class ids; expected (V,) holds the expected counts.
 
     As TensorFlow's: from each logit the log of its expected count is subtracted, and a candidate that is the
@@ -303,7 +328,9 @@ def expected_count(p: np.ndarray, n_tries: int) -> np.ndarray:
     return -np.expm1(n_tries * np.log1p(-p))
 
 
-def direction_loss(parameters, direction, inputs, targets, state: list, sampled: tuple | None = None) -> tuple:
+def direction_loss(
+    parameters, direction, inputs, targets, state: list, sampled: tuple | None = None
+) -> tuple:
     """Mean loss over all predictions of one direction, and the state [(h, c) of each layer] at the end.
 
     inputs are B rows of tokens, each as `token_vector` takes it, targets B rows of as many vocabulary ids,
@@ -322,7 +349,9 @@ def direction_loss(parameters, direction, inputs, targets, state: list, sampled:
     return np.mean(losses), state
 
 
-def lm_loss(parameters, inputs: dict, targets: dict, state: dict | None = None, sampled: dict | None = None) -> tuple:
+def lm_loss(
+    parameters, inputs: dict, targets: dict, state: dict | None = None, sampled: dict | None = None
+) -> tuple:
     """(forward + backward) / 2 and the state at the end; each dict has `direction_loss`'s, by direction.
 
     Not multiplied by the number of unrolled steps. Without a state the rows start from zero.
@@ -330,7 +359,9 @@ def lm_loss(parameters, inputs: dict, targets: dict, state: dict | None = None, 
     state = start_state(parameters, len(inputs["forward"]), state)
     losses, last = [], {}
     for d in DIRECTIONS:
-        loss, last[d] = direction_loss(parameters, d, inputs[d], targets[d], state[d], sampled and sampled[d])
+        loss, last[d] = direction_loss(
+            parameters, d, inputs[d], targets[d], state[d], sampled and sampled[d]
+        )
         losses.append(loss)
     return sum(losses) / 2, last
 
@@ -385,7 +416,10 @@ def read_bilm_hdf5(options_path, weights_path, vocabulary: list | None = None) -
                 {"W_x": W_x, "W_h": W_h, "B": weights[f"{cell}/B"], "W_P": weights[f"{cell}/W_P_0"]}
             )
     parameters = Parameters(layers, lstm["use_skip_connections"])
-    parameters.cell_clip, parameters.proj_clip = lstm.get("cell_clip") or 0.0, lstm.get("proj_clip") or 0.0
+    parameters.cell_clip, parameters.proj_clip = (
+        lstm.get("cell_clip") or 0.0,
+        lstm.get("proj_clip") or 0.0,
+    )
     if "char_embed" not in weights:
         parameters.word_embed, parameters.vocabulary = weights["embedding"], vocabulary
         return parameters

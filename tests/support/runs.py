@@ -23,7 +23,9 @@ from elmo_core.machine import runtime
 from elmo_core.weights import checkpoint
 from elmo_tools.pretraining.meter import Meter
 
-STARTED: list[subprocess.Popen] = []  # processes that a test has started; conftest.py ends those that are left
+STARTED: list[
+    subprocess.Popen
+] = []  # processes that a test has started; conftest.py ends those that are left
 WORDS = [f"{'bcdfg'[k % 5]}{'aeiou'[k % 7 % 5] * (1 + k % 3)}{k}" for k in range(40)]
 
 
@@ -96,13 +98,31 @@ def pretrain(argv: list[str], stop_at: int | None = None) -> None:
 
 
 def start(
-    script: str, argv: list[str], output: Path, launch: int = 0, log_dir: Path | None = None, **environment: str
+    script: str,
+    argv: list[str],
+    output: Path,
+    launch: int = 0,
+    log_dir: Path | None = None,
+    **environment: str,
 ) -> subprocess.Popen:
     """Start a script in a new process, or several with Paddle's launcher, with output to a file."""
-    launcher = ["-m", "paddle.distributed.launch", "--nproc_per_node", str(launch), "--backend", "gloo"]
+    launcher = [
+        "-m",
+        "paddle.distributed.launch",
+        "--nproc_per_node",
+        str(launch),
+        "--backend",
+        "gloo",
+    ]
     before = [*launcher, "--log_dir", str(log_dir)] if launch else []
-    inherited = {name: value for name, value in os.environ.items() if name not in runtime.THREAD_VARIABLES}
-    environment = {**inherited, "PYTHONPATH": f"{PROJECT}:{PROJECT / 'tests' / 'support'}", **environment}
+    inherited = {
+        name: value for name, value in os.environ.items() if name not in runtime.THREAD_VARIABLES
+    }
+    environment = {
+        **inherited,
+        "PYTHONPATH": f"{PROJECT}:{PROJECT / 'tests' / 'support'}",
+        **environment,
+    }
     with output.open("w", encoding="utf-8") as file:
         process = subprocess.Popen(
             [sys.executable, *before, str(PROJECT / script), *argv],
@@ -122,7 +142,9 @@ def peak_memory(process: subprocess.Popen, output: Path) -> float:
     return usage.ru_maxrss / 1024
 
 
-def wait_until(condition: Callable[[], bool], process: subprocess.Popen, output: Path | None = None) -> None:
+def wait_until(
+    condition: Callable[[], bool], process: subprocess.Popen, output: Path | None = None
+) -> None:
     """Wait for a condition. Fails with the process's output if the process ends before."""
     until = time.monotonic() + 120
     while not condition():
@@ -133,7 +155,9 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen, output:
 
 def fresh_python(program: str, **environment: str) -> subprocess.CompletedProcess:
     """Run a program in a new Python that can import the project, without a number of threads in the environment."""
-    clean = {name: value for name, value in os.environ.items() if name not in runtime.THREAD_VARIABLES}
+    clean = {
+        name: value for name, value in os.environ.items() if name not in runtime.THREAD_VARIABLES
+    }
     environment = {**clean, "PYTHONPATH": str(PROJECT), **environment}
     command = [sys.executable, "-c", program]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -149,7 +173,9 @@ def wait_for_step(step: int, process: subprocess.Popen, output: Path) -> None:
     wait_until(reached, process, output)
 
 
-def start_ranks(script: str, argv: list[str], folder: Path, n: int = 2, **environment: str) -> list[subprocess.Popen]:
+def start_ranks(
+    script: str, argv: list[str], folder: Path, n: int = 2, **environment: str
+) -> list[subprocess.Popen]:
     """Start a script on gloo ranks, without the launcher. Their outputs are FOLDER/rank0, FOLDER/rank1 ..."""
     endpoints = [f"127.0.0.1:{port}" for port in free_ports(n)]
     common = {
@@ -160,7 +186,12 @@ def start_ranks(script: str, argv: list[str], folder: Path, n: int = 2, **enviro
     }
     return [
         start(
-            script, argv, folder / f"rank{k}", PADDLE_TRAINER_ID=str(k), PADDLE_CURRENT_ENDPOINT=endpoints[k], **common
+            script,
+            argv,
+            folder / f"rank{k}",
+            PADDLE_TRAINER_ID=str(k),
+            PADDLE_CURRENT_ENDPOINT=endpoints[k],
+            **common,
         )
         for k in range(n)
     ]
@@ -174,7 +205,10 @@ def free_ports(n: int) -> list[int]:
 
 def assert_same(one: Path, other: Path, *loads) -> None:
     """Check that two checkpoints have bitwise equal weights and, by default, optimizers."""
-    for load in loads or (checkpoint.load_params, lambda folder: checkpoint.load_training(folder)[0]):
+    for load in loads or (
+        checkpoint.load_params,
+        lambda folder: checkpoint.load_training(folder)[0],
+    ):
         found, expected = (load(checkpoint.resolve(folder)) for folder in (one, other))
         assert found.keys() == expected.keys()
         for name, array in found.items():
@@ -185,4 +219,8 @@ def log_lines(folder: Path, event: str) -> list[dict]:
     """The lines of log.jsonl of an event, without timings and memory."""
     lines = map(json.loads, (folder / "log.jsonl").read_text(encoding="utf-8").splitlines())
     clock = ("tokens_per_second", "seconds_left", "memory_mb")
-    return [{k: v for k, v in line.items() if k not in clock} for line in lines if line["event"] == event]
+    return [
+        {k: v for k, v in line.items() if k not in clock}
+        for line in lines
+        if line["event"] == event
+    ]

@@ -27,7 +27,9 @@ class Server(ThreadingHTTPServer):
 
     @property
     def gets(self) -> list[tuple[str, str | None]]:
-        return [(name, range_header) for method, name, range_header in self.requests if method == "GET"]
+        return [
+            (name, range_header) for method, name, range_header in self.requests if method == "GET"
+        ]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -41,14 +43,21 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(body=True)
 
     def answer(self, body: bool):
-        server, name, range_header = self.server, self.path.removeprefix("/mirror/"), self.headers["Range"]
+        server, name, range_header = (
+            self.server,
+            self.path.removeprefix("/mirror/"),
+            self.headers["Range"],
+        )
         server.requests.append((self.command, name, range_header))
         if body and server.status:
             return self.send_error(server.status.pop(0))
         if name not in server.files:
             return self.send_error(404)
         content = server.files[name]
-        claimed, mark = len(content) + server.lies.get(name, 0), f'"{hash(content)}"' if server.etags else None
+        claimed, mark = (
+            len(content) + server.lies.get(name, 0),
+            f'"{hash(content)}"' if server.etags else None,
+        )
         resumes = range_header and server.ranges and self.headers["If-Range"] == mark
         start = int(re.fullmatch(r"bytes=(\d+)-", range_header)[1]) if resumes else 0
         if start and start >= len(content):

@@ -12,7 +12,13 @@ from elmo_core.text.vocabulary import UNK_ID
 
 KINDS = {
     "char": {},
-    "word": {"input": "word", "n_layers": 3, "use_skip_connections": False, "cell_clip": 0.0, "proj_clip": 0.0},
+    "word": {
+        "input": "word",
+        "n_layers": 3,
+        "use_skip_connections": False,
+        "cell_clip": 0.0,
+        "proj_clip": 0.0,
+    },
 }
 UNKNOWN = ("unknown", "😀", "x" * 60)
 
@@ -34,18 +40,28 @@ def steps(sentences: list[list[str]], direction: str) -> list[tuple[str, int]]:
     pairs = []
     for sentence in sentences:
         words = sentence if direction == "forward" else sentence[::-1]
-        pairs += zip([begin, *words], [ids.get(word, UNK_ID) for word in (*words, end)], strict=True)
+        pairs += zip(
+            [begin, *words], [ids.get(word, UNK_ID) for word in (*words, end)], strict=True
+        )
     return pairs
 
 
-def log_probabilities(weights: reference.Parameters, direction: str, row: list[tuple[str, int]]) -> np.ndarray:
+def log_probabilities(
+    weights: reference.Parameters, direction: str, row: list[tuple[str, int]]
+) -> np.ndarray:
     """Of each step of a row that begins in the zero state."""
     vectors = [reference.token_vectors(weights, [word for word, _ in row])]
-    outputs, _ = reference.run_layers(weights, direction, vectors, reference.start_state(weights, 1)[direction])
+    outputs, _ = reference.run_layers(
+        weights, direction, vectors, reference.start_state(weights, 1)[direction]
+    )
     pairs = zip(outputs[-1][0], row, strict=True)
-    return np.array([-reference.full_softmax_loss(h, weights.softmax, target) for h, (_, target) in pairs])
+    return np.array(
+        [-reference.full_softmax_loss(h, weights.softmax, target) for h, (_, target) in pairs]
+    )
 
 
-def log_probability(weights: reference.Parameters, direction: str, sentences: list[list[str]]) -> float:
+def log_probability(
+    weights: reference.Parameters, direction: str, sentences: list[list[str]]
+) -> float:
     """Sum over all predictions in a stream of sentences that begins in the zero state."""
     return log_probabilities(weights, direction, steps(sentences, direction)).sum()

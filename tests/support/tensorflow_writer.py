@@ -25,8 +25,15 @@ def field(number: int, value: int | bytes) -> bytes:
 
 def entry(array: np.ndarray, shard: int, offset: int) -> bytes:
     axes = b"".join(field(2, field(1, n)) for n in array.shape)
-    message = field(1, {"f": 1, "i": 3}[array.dtype.kind]) + field(2, axes) + field(3, shard) + field(4, offset)
-    return message + field(5, array.nbytes) + varint(6 << 3 | 5) + bytes(4)  # a checksum, which is not read
+    message = (
+        field(1, {"f": 1, "i": 3}[array.dtype.kind])
+        + field(2, axes)
+        + field(3, shard)
+        + field(4, offset)
+    )
+    return (
+        message + field(5, array.nbytes) + varint(6 << 3 | 5) + bytes(4)
+    )  # a checksum, which is not read
 
 
 def block(entries: list[tuple[bytes, bytes]]) -> bytes:
@@ -38,7 +45,9 @@ def block(entries: list[tuple[bytes, bytes]]) -> bytes:
                 shared += 1
         else:
             restarts.append(len(content))
-        content += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
+        content += (
+            varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
+        )
         last = key
     restarts = restarts or [0]
     return content + struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts)) + bytes(5)
@@ -49,7 +58,9 @@ def table(entries: dict[bytes, bytes], size: int = 7) -> bytes:
     rows, content, handles = sorted(entries.items()), b"", []
     for begin in range(0, len(rows), size):
         group = block(rows[begin : begin + size])
-        handles.append((rows[begin : begin + size][-1][0], varint(len(content)) + varint(len(group) - 5)))
+        handles.append(
+            (rows[begin : begin + size][-1][0], varint(len(content)) + varint(len(group) - 5))
+        )
         content += group
     footer = b""
     for last in (block([]), block(handles)):
@@ -80,7 +91,11 @@ def training_name(name: str, one_layer: bool) -> str:
 
 
 def write_training(
-    folder: Path, arrays: dict[str, np.ndarray], step: int = 20, shards: int = 1, one_layer: bool = False
+    folder: Path,
+    arrays: dict[str, np.ndarray],
+    step: int = 20,
+    shards: int = 1,
+    one_layer: bool = False,
 ) -> None:
     """Write the checkpoint of a training of arrays with their names in HDF5, with Adagrad's accumulators."""
     variables = {"global_step": np.array(step, np.float32)}
@@ -88,10 +103,14 @@ def write_training(
         theirs = training_name(name, one_layer)
         variables |= {theirs: array, f"{theirs}/Adagrad": np.ones_like(array)}
     write(folder / f"model.ckpt-{step}", variables, shards)
-    (folder / "checkpoint").write_text(f'model_checkpoint_path: "/their/folder/model.ckpt-{step}"\n', encoding="utf-8")
+    (folder / "checkpoint").write_text(
+        f'model_checkpoint_path: "/their/folder/model.ckpt-{step}"\n', encoding="utf-8"
+    )
 
 
-def write_module(folder: Path, arrays: dict[str, np.ndarray], mix: tuple[list[float], float], shards: int = 1) -> None:
+def write_module(
+    folder: Path, arrays: dict[str, np.ndarray], mix: tuple[list[float], float], shards: int = 1
+) -> None:
     """Write a module of arrays with their names in HDF5."""
     variables = {
         "aggregation/weights": np.array(mix[0], np.float32),
@@ -109,6 +128,11 @@ def write_module(folder: Path, arrays: dict[str, np.ndarray], mix: tuple[list[fl
 
 def write_options(folder: Path, lstm: dict, cnn: dict | None, **options) -> None:
     """Write the options.json of a training."""
-    training = {"batch_size": 3, "unroll_steps": 5, "all_clip_norm_val": 10.0, "n_negative_samples_batch": 31}
+    training = {
+        "batch_size": 3,
+        "unroll_steps": 5,
+        "all_clip_norm_val": 10.0,
+        "n_negative_samples_batch": 31,
+    }
     options = {**foreign.options_of(lstm, cnn), **training, **options}
     (folder / "options.json").write_text(json.dumps(options), encoding="utf-8")

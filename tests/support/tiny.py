@@ -41,7 +41,9 @@ def char_ids(tokens: list[str]) -> np.ndarray:
     return CharTable(tokens).rows(np.arange(len(tokens)))
 
 
-def lm_batch(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, input: str = "char") -> LMBatch:
+def lm_batch(
+    sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, input: str = "char"
+) -> LMBatch:
     """One sentence per row, from its beginning; T = longest + 1."""
     lexicon = Lexicon(vocabulary, input)
     lengths = np.array([len(sentence) + 1 for sentence in sentences], np.int64)
@@ -65,28 +67,44 @@ def random_bilm(dtype: str = "float32", seed: int = 1, scale: float = 2.0, **cha
 
 def reference_of(bilm: BiLM) -> reference.Parameters:
     """The reference's parameters of a biLM, in float64."""
-    weights = {name: weight.numpy().astype(np.float64) for name, weight in bilm.state_dict().items()}
+    weights = {
+        name: weight.numpy().astype(np.float64) for name, weight in bilm.state_dict().items()
+    }
     config = bilm.config
     lstm = {}
     for direction in reference.DIRECTIONS:
         lstm[direction] = []
         for k in range(config.n_layers):
             key = f"{direction}_lstm.{k}."
-            names = {"W_x": "input_weight", "W_h": "recurrent_weight", "B": "bias", "W_P": "projection_weight"}
+            names = {
+                "W_x": "input_weight",
+                "W_h": "recurrent_weight",
+                "B": "bias",
+                "W_P": "projection_weight",
+            }
             lstm[direction].append({ours: weights[key + theirs] for ours, theirs in names.items()})
     parameters = reference.Parameters(
-        lstm, config.use_skip_connections, config.cell_clip, config.proj_clip, activation=config.activation
+        lstm,
+        config.use_skip_connections,
+        config.cell_clip,
+        config.proj_clip,
+        activation=config.activation,
     )
     if "softmax.weight" in weights:
         parameters.softmax = weights["softmax.weight"], weights["softmax.bias"][:, 0]
     if config.reads_words:
         table = "words" if config.reads_characters else "embedding"
-        parameters.word_embed, parameters.vocabulary = weights[f"token_encoder.{table}.weight"], WORDS
+        parameters.word_embed, parameters.vocabulary = (
+            weights[f"token_encoder.{table}.weight"],
+            WORDS,
+        )
     if not config.reads_characters:
         return parameters
     parameters.char_embed = weights["token_encoder.embedding.weight"]
     for k, (width, number) in enumerate(config.filters):
-        weight = weights[f"token_encoder.convolutions.{k}.weight"].reshape(width, config.character_dim, number)
+        weight = weights[f"token_encoder.convolutions.{k}.weight"].reshape(
+            width, config.character_dim, number
+        )
         parameters.cnn.append((width, weight, weights[f"token_encoder.convolutions.{k}.bias"]))
     for k in range(config.n_highway):
         gates = {
@@ -96,7 +114,9 @@ def reference_of(bilm: BiLM) -> reference.Parameters:
         }
         parameters.highways.append(gates)
     if "token_encoder.projection.weight" in weights:
-        parameters.proj = tuple(weights[f"token_encoder.projection.{name}"] for name in ("weight", "bias"))
+        parameters.proj = tuple(
+            weights[f"token_encoder.projection.{name}"] for name in ("weight", "bias")
+        )
     return parameters
 
 

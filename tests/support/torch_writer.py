@@ -51,7 +51,14 @@ class _Pickler(pickle.Pickler):
     def persistent_id(self, value):
         if not isinstance(value, _Storage):
             return None
-        return ("storage", FloatStorage, value.key, value.device, value.elements, *([None] * self.old))
+        return (
+            "storage",
+            FloatStorage,
+            value.key,
+            value.device,
+            value.elements,
+            *([None] * self.old),
+        )
 
 
 class _StateDict(OrderedDict):
@@ -60,7 +67,9 @@ class _StateDict(OrderedDict):
 
 def save(arrays: dict[str, np.ndarray], path: Path, old: bool, device: str = "cuda:0") -> None:
     arrays = {name: np.ascontiguousarray(array, "<f4") for name, array in arrays.items()}
-    content = OrderedDict((name, _Tensor(str(k), array, device)) for k, (name, array) in enumerate(arrays.items()))
+    content = OrderedDict(
+        (name, _Tensor(str(k), array, device)) for k, (name, array) in enumerate(arrays.items())
+    )
     content._metadata = OrderedDict(version=1)
     modules = {"torch": types.ModuleType("torch"), "torch._utils": types.ModuleType("torch._utils")}
     modules["torch"].FloatStorage, modules["torch"]._utils = FloatStorage, modules["torch._utils"]
@@ -69,7 +78,11 @@ def save(arrays: dict[str, np.ndarray], path: Path, old: bool, device: str = "cu
     with mock.patch.dict(sys.modules, modules):
         _Pickler(pickled, old).dump(content)
     if old:
-        machine = {"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}
+        machine = {
+            "protocol_version": 1001,
+            "little_endian": True,
+            "type_sizes": {"short": 2, "int": 4, "long": 4},
+        }
         with path.open("wb") as file:
             for part in (0x1950A86A20F9469CFC6C, 1001, machine):
                 pickle.dump(part, file, protocol=2)

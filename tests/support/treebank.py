@@ -27,10 +27,16 @@ SENTENCES = {
 def conllu(sentence: str, heads: str, labels: str) -> str:
     rows = enumerate(zip(sentence.split(), heads.split(), labels.split(), strict=True), 1)
     return (
-        "".join(f"{k}\t{word}\t_\t{word[0].upper()}\t_\t_\t{h}\t{label}\t_\t_\n" for k, (word, h, label) in rows) + "\n"
+        "".join(
+            f"{k}\t{word}\t_\t{word[0].upper()}\t_\t_\t{h}\t{label}\t_\t_\n"
+            for k, (word, h, label) in rows
+        )
+        + "\n"
     )
 
 
 def write_treebank(path: Path) -> Path:
-    path.write_text("".join(conllu(text, *tree) for text, tree in SENTENCES.items()) * 4, encoding="utf-8")
+    path.write_text(
+        "".join(conllu(text, *tree) for text, tree in SENTENCES.items()) * 4, encoding="utf-8"
+    )
     return path

@@ -18,7 +18,9 @@ import signal
 import sys
 import tempfile
 
-sys.modules |= dict.fromkeys(("fcntl", "resource", "pwd", "grp", "termios"))  # to import them is an ImportError
+sys.modules |= dict.fromkeys(
+    ("fcntl", "resource", "pwd", "grp", "termios")
+)  # to import them is an ImportError
 for name in ("getuid", "geteuid", "sched_getaffinity", "posix_fallocate", "fork", "mkfifo"):
     delattr(os, name)
 del signal.SIGHUP
@@ -60,14 +62,20 @@ def replace_function(module, name: str, refuses, code: int = errno.EACCES) -> No
             raise OSError(code, "as on Windows", str(arguments[0]))
         return function(*arguments, **keywords)
 
-    setattr(module, name, functools.partial(call))  # pathlib of Python 3.10 takes a function for a method
+    setattr(
+        module, name, functools.partial(call)
+    )  # pathlib of Python 3.10 takes a function for a method
 
 
 for module, name in ((io, "open"), (builtins, "open"), (os, "stat")):
     replace_function(module, name, is_of_linux, errno.ENOENT)
 replace_function(os, "open", lambda path, *_, **__: isdir(path))
-replace_function(os, "replace", lambda source, target, **_: is_open(source) or is_open(target) or isdir(target))
-replace_function(os, "rename", lambda source, target, **_: is_open(source) or os.path.lexists(target))
+replace_function(
+    os, "replace", lambda source, target, **_: is_open(source) or is_open(target) or isdir(target)
+)
+replace_function(
+    os, "rename", lambda source, target, **_: is_open(source) or os.path.lexists(target)
+)
 for name in ("unlink", "remove", "rmdir"):
     replace_function(os, name, is_open)
 

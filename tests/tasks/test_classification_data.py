@@ -51,7 +51,9 @@ SINGLE, PAIR = [(("good film",), "p"), (("bad",), "1")], [(("a", "b c"), "1")]
 )  # fmt: skip
 def test_files_of_texts(tmp_path, name, content, columns, expected):
     reader = TextReader(ClassifierSettings(columns=columns))
-    assert [(x.texts, x.label) for x in reader.read(str(write(tmp_path / name, content)), "texts")] == expected
+    assert [
+        (x.texts, x.label) for x in reader.read(str(write(tmp_path / name, content)), "texts")
+    ] == expected
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,12 @@ def test_files_of_texts(tmp_path, name, content, columns, expected):
         ("a.csv", "good film,p\nbad,1\n", "0,1", r"a\.csv:1: .*first line"),
         ("a.csv", "good film,p\nbad,1\n", None, r"a\.csv:1: .*first line"),
         ("a.json", '[{"text": "a", "label": 1}, {"text": "b"}]', None, "object 2: .*label"),
-        ("a.jsonl", '{"text": "a", "label": 1}\n{"text": 3, "label": 1}\n', None, r"jsonl:2: .*int"),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": 1}\n{"text": 3, "label": 1}\n',
+            None,
+            r"jsonl:2: .*int",
+        ),
         ("b.tsv", None, None, r"b\.tsv"),
     ],
 )
@@ -88,7 +95,9 @@ def test_a_missing_label_is_named_with_its_text():
         READER.read((["a", "b"], ["x", None]), "texts")
 
 
-@pytest.mark.parametrize("wrong", ["good", 3, {"a", "b"}, ["good", "bad"], (["a"], ["x", "y"]), ([], [])])
+@pytest.mark.parametrize(
+    "wrong", ["good", 3, {"a", "b"}, ["good", "bad"], (["a"], ["x", "y"]), ([], [])]
+)
 def test_what_is_not_texts_and_labels(wrong):
     with pytest.raises((TypeError, UserError), match=r"train|good"):
         READER.read(wrong, "train")
@@ -128,7 +137,10 @@ def test_the_polarity_dataset_and_its_split(tmp_path):
     assert reviews[0] == "caf\xe9 film 0" and labels == ["positive"] * 40 + ["negative"] * 40
     (train, train_labels), (test, test_labels) = published_split(reviews, labels, seed=3)
     assert (len(train), len(test)) == (72, 8) and sorted([*train, *test]) == sorted(reviews)
-    pairs = {**dict(zip(train, train_labels, strict=True)), **dict(zip(test, test_labels, strict=True))}
+    pairs = {
+        **dict(zip(train, train_labels, strict=True)),
+        **dict(zip(test, test_labels, strict=True)),
+    }
     assert pairs == dict(zip(reviews, labels, strict=True))
     with pytest.raises(UserError, match=r"rt-polarity\.pos.*download_data"):
         read_polarity(tmp_path / "none")

@@ -16,9 +16,18 @@ TEXTS = [["the", "bank"], ["river"], [], ["the", "bank", "of", "the", "river"]]
 
 
 def network(pairs: bool = False, **changes):
-    sizes = {"word_dim": 5, "hidden_dim": 0, "head_dim": 3, "head": "mean", "dropout": 0.0, **changes}
+    sizes = {
+        "word_dim": 5,
+        "hidden_dim": 0,
+        "head_dim": 3,
+        "head": "mean",
+        "dropout": 0.0,
+        **changes,
+    }
     parts = {"labels": ["a", "b", "c"], "pairs": pairs, "words": WORDS}
-    found = Classifier.create(ClassifierSettings(elmo=None, lang="none", **sizes), parts, "cpu").network
+    found = Classifier.create(
+        ClassifierSettings(elmo=None, lang="none", **sizes), parts, "cpu"
+    ).network
     found.eval()
     return found
 
@@ -26,7 +35,9 @@ def network(pairs: bool = False, **changes):
 def means(net) -> np.ndarray:
     """The mean embedding of each text, zeros of an empty one."""
     table = net.inputs.words.embedding.weight.numpy()
-    return np.stack([table[VOCABULARY.ids(text)].mean(axis=0) if text else np.zeros(5) for text in TEXTS])
+    return np.stack(
+        [table[VOCABULARY.ids(text)].mean(axis=0) if text else np.zeros(5) for text in TEXTS]
+    )
 
 
 def linear(layer, x: np.ndarray) -> np.ndarray:
@@ -39,7 +50,9 @@ def softmax(x: np.ndarray) -> np.ndarray:
 
 def test_the_mean_is_over_the_tokens_not_over_the_padding():
     net = network()
-    np.testing.assert_allclose(net(Rows(TEXTS)).numpy(), linear(net.output, means(net)), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        net(Rows(TEXTS)).numpy(), linear(net.output, means(net)), rtol=1e-4, atol=1e-6
+    )
 
 
 def test_a_pair_is_both_texts_their_difference_and_their_product():

@@ -15,7 +15,9 @@ def of_second(*shares: float) -> np.ndarray:
 def test_scores_worked_out_by_hand():
     score = Score(np.array([0, 0, 1, 1]), of_second(0.1, 0.4, 0.35, 0.8), ["bad", "good"])
     assert score.predicted.tolist() == [0, 0, 0, 1] and score.accuracy == 3 / 4
-    assert score.auc == 3 / 4  # of four pairs of a bad and a good text, 0.4 and 0.35 are in the wrong order
+    assert (
+        score.auc == 3 / 4
+    )  # of four pairs of a bad and a good text, 0.4 and 0.35 are in the wrong order
     values = score.to_dict()
     bad, good = values["classes"]["bad"], values["classes"]["good"]
     assert (bad["precision"], bad["recall"], bad["support"]) == (pytest.approx(2 / 3), 1, 2)
@@ -43,7 +45,9 @@ def test_one_class_alone_has_no_auc():
 
 def test_of_equal_auc_the_higher_accuracy_is_better():
     labels = np.array([0, 1])
-    better, worse = (Score(labels, of_second(*shares), ["a", "b"]) for shares in ((0.4, 0.6), (0.6, 0.7)))
+    better, worse = (
+        Score(labels, of_second(*shares), ["a", "b"]) for shares in ((0.4, 0.6), (0.6, 0.7))
+    )
     assert better.auc == worse.auc and better.value > worse.value
 
 
@@ -59,6 +63,10 @@ def test_several_classes_are_scored_as_by_scikit_learn():
     generator = np.random.default_rng(0)
     labels, probabilities = generator.integers(3, size=50), generator.dirichlet(np.ones(3), 50)
     score = Score(labels, probabilities, ["a", "b", 3])
-    assert score.auc == pytest.approx(metrics.roc_auc_score(labels, probabilities, multi_class="ovr"))
-    assert score.to_dict()["macro_f1"] == metrics.f1_score(labels, probabilities.argmax(axis=1), average="macro")
+    assert score.auc == pytest.approx(
+        metrics.roc_auc_score(labels, probabilities, multi_class="ovr")
+    )
+    assert score.to_dict()["macro_f1"] == metrics.f1_score(
+        labels, probabilities.argmax(axis=1), average="macro"
+    )
     assert "3" in score.table() and set(score.to_dict()["classes"]) == {"a", "b", "3"}

@@ -12,7 +12,9 @@ def test_every_head_is_a_choice():
     assert choices == tuple(HEADS)
 
 
-@pytest.mark.parametrize("name, value", [("tune_epochs", 3), ("lstm_dropout", 0.3), ("word_vectors_trainable", True)])
+@pytest.mark.parametrize(
+    "name, value", [("tune_epochs", 3), ("lstm_dropout", 0.3), ("word_vectors_trainable", True)]
+)
 def test_settings_of_what_is_not_trained_are_an_error(name, value):
     with pytest.raises(UserError, match=name):
         ClassifierSettings(**{name: value})

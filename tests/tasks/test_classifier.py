@@ -17,7 +17,11 @@ from elmo_core.messages import UserError
 from elmo_tasks import Classifier, ClassifierSettings
 from elmo_tasks.classification.classifier import _warn_once
 
-TOPICS = {"art": "the painter and his museum", "sport": "a goal in the match", "tech": "new chips for computers"}
+TOPICS = {
+    "art": "the painter and his museum",
+    "sport": "a goal in the match",
+    "tech": "new chips for computers",
+}
 SETTINGS = ClassifierSettings(
     elmo=None, word_dim=6, head="mean", epochs=6, lr=0.05, hidden_dim=7, batch_size=16, lang="none"
 )
@@ -58,7 +62,11 @@ def test_labels_come_back_as_they_went_in():
     classifier = train(TEXTS, [names[label] for label in LABELS])
     assert classifier.classes == [1, 2, 3] and {type(x) for x in classifier.predict(TEXTS)} == {int}
     numbers = [str(names[label]) for label in LABELS]  # as of a file
-    assert classifier.score(TEXTS, numbers) == np.mean(np.array(classifier.predict(TEXTS), str) == numbers) > 0.9
+    assert (
+        classifier.score(TEXTS, numbers)
+        == np.mean(np.array(classifier.predict(TEXTS), str) == numbers)
+        > 0.9
+    )
     assert train(TEXTS, numbers).score(TEXTS, [names[label] for label in LABELS]) > 0.9
     assert train(TEXTS, [label == "art" for label in LABELS]).predict(["the painter"]) == [True]
     with pytest.raises(UserError, match="zz"):
@@ -72,7 +80,10 @@ def test_tables_and_no_epochs():
     rows = [{"review": text, "stars": label} for text, label in zip(TEXTS, LABELS, strict=True)]
     settings = replace(SETTINGS, epochs=0, columns=["review", "stars"])
     classifier = train(rows, None, settings, dev=rows)
-    assert classifier.scores["epoch"] == 0 and classifier.score(rows) == classifier.scores["dev"]["accuracy"]
+    assert (
+        classifier.scores["epoch"] == 0
+        and classifier.score(rows) == classifier.scores["dev"]["accuracy"]
+    )
     with pytest.raises(UserError, match="columns"):
         train(rows, None)
     with pytest.raises(TypeError, match="row 1: found None"):
@@ -111,14 +122,18 @@ def test_labels_for_other_texts_are_counted():
 
 
 def test_predictions_are_those_of_the_text_alone(small_weights):
-    classifier = train(settings=replace(SETTINGS, elmo=small_weights["char"], head="lstm", head_dim=5, word_dim=0))
+    classifier = train(
+        settings=replace(SETTINGS, elmo=small_weights["char"], head="lstm", head_dim=5, word_dim=0)
+    )
     texts = ["a goal", "", "chips " * 40, "never seen", "the painter"]
     together = classifier.predict_proba(texts)
     assert together.shape == (5, 3) and together.dtype == np.float32
     for text, row in zip(texts, together, strict=True):
         np.testing.assert_allclose(classifier.predict_proba([text])[0], row, atol=1e-5)
     lazy = classifier.predict(iter(texts))
-    assert next(lazy) == classifier.predict(texts)[0] and list(lazy) == classifier.predict(texts)[1:]
+    assert (
+        next(lazy) == classifier.predict(texts)[0] and list(lazy) == classifier.predict(texts)[1:]
+    )
     assert classifier.predict_proba([]).shape == (0, 3) and classifier.predict([]) == []
     for wrong in (("a", "b"), 3):
         with pytest.raises(UserError, match="text 0"):
@@ -132,10 +147,15 @@ def test_predictions_are_those_of_the_text_alone(small_weights):
 INPUTS = ["words", "characters", "file", "tuned file", "ELMo", "tuned ELMo", "tuned at once"]
 
 
-@pytest.mark.parametrize(("inputs", "pairs"), [*((name, False) for name in INPUTS), ("words", True), ("ELMo", True)])
+@pytest.mark.parametrize(
+    ("inputs", "pairs"), [*((name, False) for name in INPUTS), ("words", True), ("ELMo", True)]
+)
 def test_what_is_trained_is_complete_and_learns(tmp_path, small_weights, inputs, pairs):
     write(tmp_path / "vectors.txt", "3 2\na 1 0\nthe 0 1\nnew 1 1\n")
-    elmo, file = {"elmo": small_weights["word"], "layers": "mix"}, {"word_vectors": tmp_path / "vectors.txt"}
+    elmo, file = (
+        {"elmo": small_weights["word"], "layers": "mix"},
+        {"word_vectors": tmp_path / "vectors.txt"},
+    )
     chosen = {
         "words": {"word_dim": 6},
         "characters": {"char_cnn": True},
@@ -151,11 +171,15 @@ def test_what_is_trained_is_complete_and_learns(tmp_path, small_weights, inputs,
     classifier = train(texts, settings=settings, dev=(texts, LABELS), test=(texts, LABELS), save_dir=tmp_path / "m",
                        progress=lambda scores: phases.append(scores["phase"]))  # fmt: skip
     assert (
-        phases == [1] * settings.epochs + [2 - (inputs == "tuned at once")] * ("tuned" in inputs) * settings.tune_epochs
+        phases
+        == [1] * settings.epochs
+        + [2 - (inputs == "tuned at once")] * ("tuned" in inputs) * settings.tune_epochs
     )
     assert classifier.scores["test"]["accuracy"] > 0.5
     expected, scores = classifier.predict_proba(texts), classifier.evaluate(texts, LABELS)
-    assert scores["accuracy"] == classifier.scores["test"]["accuracy"]  # the AUC of equal texts depends on the rounding
+    assert (
+        scores["accuracy"] == classifier.scores["test"]["accuracy"]
+    )  # the AUC of equal texts depends on the rounding
     for copy in (Classifier(tmp_path / "m"), pickle.loads(pickle.dumps(classifier))):
         np.testing.assert_array_equal(copy.predict_proba(texts), expected)
         assert copy.evaluate(texts, LABELS) == scores
@@ -164,7 +188,11 @@ def test_what_is_trained_is_complete_and_learns(tmp_path, small_weights, inputs,
 def test_tuning_begins_with_the_first_model_and_changes_elmo(small_weights):
     settings = replace(SETTINGS, elmo=small_weights["char"], word_dim=0)
     first = train(settings=settings)
-    tuned = train(settings=replace(settings, elmo_trainable=True, tune_epochs=1, elmo_lr=0.01, lstm_dropout=0.0))
+    tuned = train(
+        settings=replace(
+            settings, elmo_trainable=True, tune_epochs=1, elmo_lr=0.01, lstm_dropout=0.0
+        )
+    )
     before, after = (model.network.inputs.elmo.bilm.state_dict() for model in (first, tuned))
     is_changed = [not np.array_equal(before[name].numpy(), after[name].numpy()) for name in before]
     assert any(is_changed) == (tuned.scores["epoch"] > 0)
@@ -173,7 +201,9 @@ def test_tuning_begins_with_the_first_model_and_changes_elmo(small_weights):
 
 @pytest.fixture(scope="module")
 def in_two_phases(small_weights) -> ClassifierSettings:
-    return replace(SETTINGS, elmo=small_weights["char"], elmo_trainable=True, tune_epochs=2, dropout=0.3)
+    return replace(
+        SETTINGS, elmo=small_weights["char"], elmo_trainable=True, tune_epochs=2, dropout=0.3
+    )
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +214,9 @@ def uninterrupted(in_two_phases) -> Classifier:
 @pytest.mark.parametrize("stop", [1, 6, 7, 8])
 def test_resumed_training_is_the_same(tmp_path, in_two_phases, uninterrupted, stop, messages):
     if not paddle_compat.random_states(paddle):
-        pytest.skip(f"paddle {paddle.__version__} hides the state of its random generator, which dropout draws from")
+        pytest.skip(
+            f"paddle {paddle.__version__} hides the state of its random generator, which dropout draws from"
+        )
     epochs = []
 
     def interrupt(scores):
@@ -204,20 +236,33 @@ def test_resumed_training_is_the_same(tmp_path, in_two_phases, uninterrupted, st
     assert not list((tmp_path / "m").glob("training*"))
 
 
-def test_averages_in_the_first_phase_leave_the_frozen_elmo_and_its_cache_alone(in_two_phases, messages):
+def test_averages_in_the_first_phase_leave_the_frozen_elmo_and_its_cache_alone(
+    in_two_phases, messages
+):
     train(settings=replace(in_two_phases, ema=0.9, epochs=2))
     assert "cached layers" not in messages()
 
 
 def test_balanced_classes(small_weights):
-    settings = replace(SETTINGS, elmo=small_weights["char"], layers="mix", elmo_l2_coef=0.1, class_weights="balanced")
+    settings = replace(
+        SETTINGS,
+        elmo=small_weights["char"],
+        layers="mix",
+        elmo_l2_coef=0.1,
+        class_weights="balanced",
+    )
     classifier = train([*TEXTS, *[TEXTS[0]] * 60], [*LABELS, *[LABELS[0]] * 60], settings)
     weights = classifier.network.class_weights.numpy()
     assert weights[classifier.classes.index(LABELS[0])] == min(weights)
 
 
 def test_settings_without_effect():
-    for wrong in ({"tune_epochs": 3}, {"lstm_dropout": 0.1}, {"word_vectors_trainable": True}, {"columns": "text"}):
+    for wrong in (
+        {"tune_epochs": 3},
+        {"lstm_dropout": 0.1},
+        {"word_vectors_trainable": True},
+        {"columns": "text"},
+    ):
         with pytest.raises(UserError, match=next(iter(wrong))):
             train(settings=ClassifierSettings(word_dim=3, **wrong))
     with pytest.raises(UserError, match="elmo"):
@@ -237,7 +282,9 @@ def test_a_layer_with_its_cache_is_shared(small_weights):
     np.testing.assert_allclose(again.predict_proba(TEXTS), by_name.predict_proba(TEXTS), atol=1e-3)
 
 
-@pytest.mark.parametrize("labels", ["abc", [["art"], "sport", "tech"], [{}, "sport", "tech"], [None, "sport", "tech"]])
+@pytest.mark.parametrize(
+    "labels", ["abc", [["art"], "sport", "tech"], [{}, "sport", "tech"], [None, "sport", "tech"]]
+)
 def test_labels_of_a_folder_are_strings_or_numbers(tmp_path, labels):
     train(settings=replace(SETTINGS, epochs=0), save_dir=tmp_path / "m")
     config = tmp_path / "m" / "config.json"

@@ -74,9 +74,15 @@ def losses(emissions: np.ndarray, labels: np.ndarray, weights: dict[str, np.ndar
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_loss_is_that_of_enumeration(scheme, spread):
     n_labels = len(LABELS[scheme])
-    crf, emissions, labels = random_crf(scheme, spread), random_emissions(n_labels, spread), random_labels(n_labels)
+    crf, emissions, labels = (
+        random_crf(scheme, spread),
+        random_emissions(n_labels, spread),
+        random_labels(n_labels),
+    )
     expected = losses(emissions, labels, weights_of(crf))
-    np.testing.assert_allclose(crf(paddle.to_tensor(emissions), labels, LENGTHS).numpy(), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        crf(paddle.to_tensor(emissions), labels, LENGTHS).numpy(), expected, rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -91,7 +97,9 @@ def test_gradients_are_finite_differences(scheme):
     def loss(_) -> float:
         return float(losses(values, labels, weights).sum())
 
-    np.testing.assert_allclose(emissions.grad.numpy(), reference.numerical_gradient(loss, values), atol=1e-8)
+    np.testing.assert_allclose(
+        emissions.grad.numpy(), reference.numerical_gradient(loss, values), atol=1e-8
+    )
     for name, weight in weights.items():
         expected = reference.numerical_gradient(loss, weight)
         np.testing.assert_allclose(gradients[name], expected, atol=1e-8, err_msg=name)
@@ -133,9 +141,15 @@ def test_the_probability_of_a_span_is_that_of_its_labels(scheme):
 
 
 def test_the_scores_of_one_token():
-    weights = {"transitions": np.zeros((2, 2)), "start": np.array([1.0, 0.0]), "stop": np.array([0.0, 3.0])}
+    weights = {
+        "transitions": np.zeros((2, 2)),
+        "start": np.array([1.0, 0.0]),
+        "stop": np.array([0.0, 3.0]),
+    }
     emissions = np.array([[[1.0, 0.0]]])
-    (path,) = best_paths(emissions, weights["transitions"], weights["start"], weights["stop"], np.array([1]))
+    (path,) = best_paths(
+        emissions, weights["transitions"], weights["start"], weights["stop"], np.array([1])
+    )
     assert path.tolist() == [1]  # 0 + 0 + 3 against 1 + 1 + 0
 
 

@@ -24,7 +24,9 @@ def fast(no_fsync):
 
 
 def train(save_dir=None, settings=SETTINGS, **options) -> Tagger:
-    return Tagger.train(SENTENCES, LABELS, settings=settings, save_dir=save_dir, device="cpu", **options)
+    return Tagger.train(
+        SENTENCES, LABELS, settings=settings, save_dir=save_dir, device="cpu", **options
+    )
 
 
 def files(path: Path) -> dict[str, bytes]:
@@ -106,7 +108,9 @@ def test_a_failed_save_changes_nothing(tmp_path, trained, other, monkeypatch):
     assert other.folder == (tmp_path / "other").resolve()
 
 
-def test_a_full_disk_while_the_weights_are_written_changes_nothing(tmp_path, trained, other, monkeypatch):
+def test_a_full_disk_while_the_weights_are_written_changes_nothing(
+    tmp_path, trained, other, monkeypatch
+):
     trained.save(tmp_path / "ner")
     before = files(tmp_path / "ner")
 
@@ -326,7 +330,9 @@ def test_long_lists_keep_words_with_line_breaks(tmp_path):
 def test_many_labels_of_which_one_has_a_line_break(tmp_path):
     labels = [[f"L\n{5 * k + i}" for i in range(5)] for k in range(240)]
     sentences = [SENTENCES[0]] * 240
-    tagger = Tagger.train(sentences, labels, settings=replace(SETTINGS, epochs=0), save_dir=tmp_path / "ner")
+    tagger = Tagger.train(
+        sentences, labels, settings=replace(SETTINGS, epochs=0), save_dir=tmp_path / "ner"
+    )
     assert Tagger(tmp_path / "ner").labels == tagger.labels
 
 
@@ -334,7 +340,9 @@ def test_a_list_in_a_config_that_is_far_too_long_is_refused(tmp_path, trained):
     trained.save(tmp_path)
     path = tmp_path / "config.json"
     values = json.loads(path.read_text(encoding="utf-8"))
-    values["parts"]["labels"] = [str(k) for k in range(100_000)]  # whose transitions would take 40 GB
+    values["parts"]["labels"] = [
+        str(k) for k in range(100_000)
+    ]  # whose transitions would take 40 GB
     path.write_text(json.dumps(values), encoding="utf-8")
     with pytest.raises(UserError, match=r"labels.*100,000"):
         Tagger(tmp_path)

@@ -15,8 +15,20 @@ from elmo import ELMo
 from elmo_core.machine.runtime import paddle
 from elmo_tasks import ELMoClassifier
 
-TOPICS = {"art": "the painter and his museum", "sport": "a goal in the match", "tech": "new chips for computers"}
-OPTIONS = {"elmo": None, "word_dim": 6, "head": "mean", "epochs": 4, "lr": 0.05, "lang": "none", "device": "cpu"}
+TOPICS = {
+    "art": "the painter and his museum",
+    "sport": "a goal in the match",
+    "tech": "new chips for computers",
+}
+OPTIONS = {
+    "elmo": None,
+    "word_dim": 6,
+    "head": "mean",
+    "epochs": 4,
+    "lr": 0.05,
+    "lang": "none",
+    "device": "cpu",
+}
 
 
 def topics(n: int) -> tuple[list[str], list[str]]:
@@ -49,7 +61,9 @@ def test_probabilities_are_in_the_order_of_the_classes(fitted):
     probabilities = fitted.predict_proba(TEXTS)
     assert list(fitted.classes_) == sorted(TOPICS)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-5)
-    np.testing.assert_array_equal(fitted.classes_[probabilities.argmax(axis=1)], fitted.predict(TEXTS))
+    np.testing.assert_array_equal(
+        fitted.classes_[probabilities.argmax(axis=1)], fitted.predict(TEXTS)
+    )
 
 
 def test_the_same_data_give_the_same_estimator(fitted):
@@ -61,8 +75,13 @@ def test_the_same_data_give_the_same_estimator(fitted):
 
 def test_parameters_come_back_as_they_were_given():
     estimator = ELMoClassifier(**OPTIONS)
-    assert {name: estimator.get_params()[name] for name in OPTIONS} == OPTIONS and "lr=0.05" in repr(estimator)
-    assert clone(estimator).set_params(lr=0.01).get_params() == {**estimator.get_params(), "lr": 0.01}
+    assert {
+        name: estimator.get_params()[name] for name in OPTIONS
+    } == OPTIONS and "lr=0.05" in repr(estimator)
+    assert clone(estimator).set_params(lr=0.01).get_params() == {
+        **estimator.get_params(),
+        "lr": 0.01,
+    }
     clone(clone(estimator).set_params(lr=np.float64(0.01)))
     with pytest.raises(TypeError, match="epochs"):
         ELMoClassifier(epoch=3)
@@ -70,7 +89,10 @@ def test_parameters_come_back_as_they_were_given():
 
 def test_labels_keep_their_type():
     integers = np.array([label == "art" for label in LABELS]).astype(int)
-    assert ELMoClassifier(**OPTIONS).fit(np.array(TEXTS), integers).predict(TEXTS[:1]).dtype.kind == "i"
+    assert (
+        ELMoClassifier(**OPTIONS).fit(np.array(TEXTS), integers).predict(TEXTS[:1]).dtype.kind
+        == "i"
+    )
     spaced = [f" {label}" for label in LABELS]
     assert ELMoClassifier(**OPTIONS).fit(TEXTS, spaced).score(TEXTS, spaced) > 0.7
 

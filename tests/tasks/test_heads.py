@@ -27,7 +27,8 @@ def reference(head, name: str, rows: list[np.ndarray]) -> np.ndarray:
             directions = []
             for suffix, order in (("", 1), ("_reverse", -1)):
                 w, u, b, c = (
-                    weights[f"lstm.{part}_l0{suffix}"] for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+                    weights[f"lstm.{part}_l0{suffix}"]
+                    for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
                 )
                 h, cell, states = np.zeros(SIZE), np.zeros(SIZE), []
                 for row in x[::order]:

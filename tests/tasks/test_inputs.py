@@ -18,7 +18,11 @@ def test_rare_words_become_unknown_in_training():
     unknown = words.embedding.weight[2].numpy()
     words.train()
     is_unknown = np.isclose(words(rows).numpy(), unknown).all(axis=-1).mean(axis=1)
-    assert abs(is_unknown[0] - 1 / 51) < 0.015 and abs(is_unknown[1] - 1 / 2) < 0.06 and is_unknown[2] == 1
+    assert (
+        abs(is_unknown[0] - 1 / 51) < 0.015
+        and abs(is_unknown[1] - 1 / 2) < 0.06
+        and is_unknown[2] == 1
+    )
     words.eval()
     is_unknown = np.isclose(words(rows).numpy(), unknown).all(axis=-1).mean(axis=1)
     assert is_unknown.tolist() == [0, 0, 1]
@@ -33,16 +37,23 @@ def test_a_word_without_a_vector_has_that_of_its_lower_case_or_zeros():
 def test_a_word_without_a_vector_may_have_random_numbers_of_its_own():
     table = np.random.default_rng(0).standard_normal((50, 40)).astype(np.float32) * 3
     words = [f"word{k}" for k in range(50)]
-    drawn = FileVectors(words, table, random=True, seed=1).lookup(Rows([[f"other{k}" for k in range(50)]]))[0]
+    drawn = FileVectors(words, table, random=True, seed=1).lookup(
+        Rows([[f"other{k}" for k in range(50)]])
+    )[0]
     assert len(np.unique(drawn, axis=0)) == 50 and np.std(drawn) == pytest.approx(3, rel=0.1)
-    again, other = (FileVectors(words, table, random=True, seed=seed).lookup(Rows([["other7"]])) for seed in (1, 2))
+    again, other = (
+        FileVectors(words, table, random=True, seed=seed).lookup(Rows([["other7"]]))
+        for seed in (1, 2)
+    )
     assert np.array_equal(again[0, 0], drawn[7]) and not np.array_equal(other, again)
 
 
 @pytest.mark.parametrize("pool", [None, "mean"])
 def test_inputs_are_standardised_over_the_tokens_or_the_means_of_texts(pool):
     words = list("abcdef")
-    vectors = FileVectors(words, np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32))
+    vectors = FileVectors(
+        words, np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
+    )
     settings = ClassifierSettings(elmo=None, word_vectors="a file")
     inputs = TokenInputs(settings, vectors=vectors, pool=pool, standardised=True)
     batches = [Rows([list("abcd"), list("e")]), Rows([list("fa")])]

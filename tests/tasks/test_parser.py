@@ -30,21 +30,33 @@ def test_a_parser_learns_is_moved_and_parses_raw_text(treebank, checkpoints, tmp
     elmo = str(checkpoints[kind]) if kind else None
     few = {"epochs": 40, "patience": 0, "lr": 0.01, "dropout": 0.0, "batch_size": 4}
     settings = ParserSettings(**few, **SIZES, elmo=elmo, with_tags=True)
-    parser = Parser.train(treebank, dev=treebank, settings=settings, save_dir=tmp_path / "a", progress=False)
+    parser = Parser.train(
+        treebank, dev=treebank, settings=settings, save_dir=tmp_path / "a", progress=False
+    )
     scores = parser.evaluate(treebank)
-    assert (scores["uas"], scores["las"], scores["words"]) == (1, 1, 32) and 0.5 < scores["upos"] <= 1
+    assert (scores["uas"], scores["las"], scores["words"]) == (1, 1, 32) and 0.5 < scores[
+        "upos"
+    ] <= 1
     (tmp_path / "a").rename(tmp_path / "b")
     for trained in (parser, Parser(tmp_path / "b")):
         one, other = trained.predict(["the dog  sleeps", ["a", "cat", "sees", "the", "dog"]])
         assert (one.heads, one.labels, len(one.tags)) == ([2, 3, 0], ["det", "nsubj", "root"], 3)
-        assert one.offsets == [(0, 3), (4, 7), (9, 15)] and not other.offsets and other.heads == [2, 3, 0, 5, 3]
+        assert (
+            one.offsets == [(0, 3), (4, 7), (9, 15)]
+            and not other.offsets
+            and other.heads == [2, 3, 0, 5, 3]
+        )
         assert all(0.3 < score <= 1 for score in one.scores)
     assert str(one).splitlines()[1].split() == ["2", "dog", "nsubj", "3", "sleeps"]
 
 
 def test_an_untrained_parser_predicts_trees_with_one_root(untrained):
     (tree,) = untrained.predict(["the dog sleeps"])
-    assert tree.heads.count(0) == 1 and tree.labels[tree.heads.index(0)] == "root" and tree.labels.count("root") == 1
+    assert (
+        tree.heads.count(0) == 1
+        and tree.labels[tree.heads.index(0)] == "root"
+        and tree.labels.count("root") == 1
+    )
     assert all(0 < score < 1 for score in tree.scores)
 
 
@@ -84,9 +96,13 @@ def test_treebanks_are_files(treebank):
 
 
 def test_tags_that_the_treebank_lacks_cannot_be_learnt(tmp_path):
-    (tmp_path / "untagged.conllu").write_text("1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n\n" * 2, encoding="utf-8")
+    (tmp_path / "untagged.conllu").write_text(
+        "1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n\n" * 2, encoding="utf-8"
+    )
     with pytest.raises(UserError, match="with_tags"):
-        Parser.train(tmp_path / "untagged.conllu", settings=ParserSettings(elmo=None, with_tags=True))
+        Parser.train(
+            tmp_path / "untagged.conllu", settings=ParserSettings(elmo=None, with_tags=True)
+        )
 
 
 def test_labels_that_occur_only_in_dev_are_warned_of(treebank, tmp_path, messages):
@@ -116,10 +132,14 @@ def test_the_loss_and_the_probabilities_do_not_depend_on_the_batch(treebank):
     short, long = list(read_conllu(treebank))[:2]
     for together, sentence in zip(parser.predict([short, long]), [short, long], strict=True):
         (alone,) = parser.predict([sentence])
-        assert together.heads == alone.heads and together.scores == pytest.approx(alone.scores, abs=1e-5)
+        assert together.heads == alone.heads and together.scores == pytest.approx(
+            alone.scores, abs=1e-5
+        )
 
     def loss(trees) -> float:
         return parser.network.loss(parser.collate(trees)).item()
 
     parser.network.train()
-    assert loss([short, long]) == pytest.approx((3 * loss([short]) + 5 * loss([long])) / 8, rel=1e-5)  # per word
+    assert loss([short, long]) == pytest.approx(
+        (3 * loss([short]) + 5 * loss([long])) / 8, rel=1e-5
+    )  # per word

@@ -12,11 +12,20 @@ from elmo_tasks.parsing.data import read_conllu
 def test_conllu_is_written_as_it_was_read(tmp_path):
     (tmp_path / "x.conllu").write_text(WHOLE, encoding="utf-8")
     (tree,) = read_conllu(tmp_path / "x.conllu")
-    assert tree.tokens == ["Vamos", "nos", "a", "el", "mar_azul", "."] and tree.heads == [0, 1, 5, 5, 1, 1]
+    assert tree.tokens == ["Vamos", "nos", "a", "el", "mar_azul", "."] and tree.heads == [
+        0,
+        1,
+        5,
+        5,
+        1,
+        1,
+    ]
     assert tree.to_conllu() == WHOLE
     other = replace(tree, heads=[2, 0, 5, 5, 2, 2], labels=["x"] * 6)
     changed = other.to_conllu().splitlines()
-    assert changed[3] == "1\tVamos\tir\tVERB\t_\tMood=Imp\t2\tx\t_\t_" and len(changed) == len(WHOLE.splitlines())
+    assert changed[3] == "1\tVamos\tir\tVERB\t_\tMood=Imp\t2\tx\t_\t_" and len(changed) == len(
+        WHOLE.splitlines()
+    )
 
 
 MISTAKES = [  # a change of WHOLE, a word of the message

@@ -23,52 +23,103 @@ from elmo_tasks.reading.text import Answer, Text, best_answers, span_scores, win
 def test_a_reader_learns(checkpoints, kind, tmp_path):
     texts = {
         TEXT: QUESTIONS,
-        "医生住在北京。她在学校工作。老师住在上海。": {"医生住在哪里？": "北京", "谁住在上海？": "老师"},
+        "医生住在北京。她在学校工作。老师住在上海。": {
+            "医生住在哪里？": "北京",
+            "谁住在上海？": "老师",
+        },
     }
     examples = []
     for text, questions in texts.items():
         for question, answer in questions.items():
             answers = {"text": [answer], "answer_start": [0]}
-            example = {"id": str(len(examples)), "context": text, "question": question, "answers": answers}
+            example = {
+                "id": str(len(examples)),
+                "context": text,
+                "question": question,
+                "answers": answers,
+            }
             examples.append(example)
-    few = {"epochs": 18, "patience": 0, "batch_size": 1, "lr": 0.04, "ema": 0.5, "word_dim": 8, "hidden_dim": 8}
+    few = {
+        "epochs": 18,
+        "patience": 0,
+        "batch_size": 1,
+        "lr": 0.04,
+        "ema": 0.5,
+        "word_dim": 8,
+        "hidden_dim": 8,
+    }
     with_elmo = {"elmo": None}
     if kind:
         with_elmo = {"elmo": str(checkpoints[kind]), "layers": "mix", "elmo_dropout": 0.0}
     seen: list[dict] = []
     settings = ReaderSettings(**few, **with_elmo, seed=1, dropout=0.0, lang="zh")
     reader = Reader.train(
-        examples, dev=examples, test=examples, settings=settings, save_dir=tmp_path / "r", progress=seen.append
+        examples,
+        dev=examples,
+        test=examples,
+        settings=settings,
+        save_dir=tmp_path / "r",
+        progress=seen.append,
     )
-    assert reader.scores["dev"]["f1"] == reader.scores["test"]["f1"] == reader.evaluate(examples)["f1"] == 1
+    assert (
+        reader.scores["dev"]["f1"]
+        == reader.scores["test"]["f1"]
+        == reader.evaluate(examples)["f1"]
+        == 1
+    )
     assert len(reader.network.inputs.mixes if kind else []) == (2 if kind else 0)
-    assert [scores["epoch"] for scores in seen] == list(range(1, 19)) and seen[-1]["dev"]["questions"] == 5
+    assert [scores["epoch"] for scores in seen] == list(range(1, 19)) and seen[-1]["dev"][
+        "questions"
+    ] == 5
     for trained in (reader, Reader(tmp_path / "r")):
         for example in examples:
             (answer,) = trained.answer(example["question"], example["context"])
-            assert answer.text == example["context"][answer.begin : answer.end] == example["answers"]["text"][0]
+            assert (
+                answer.text
+                == example["context"][answer.begin : answer.end]
+                == example["answers"]["text"][0]
+            )
 
 
 def test_a_reader_learns_what_its_passage_does_not_answer(tmp_path):
-    asked = {"老师住在哪里？": "北京", "谁住在上海？": "医生", "学生住在哪里？": None, "谁在学校工作？": None}
-    answers = [{"text": [answer] if answer else [], "answer_start": [0] * bool(answer)} for answer in asked.values()]
+    asked = {
+        "老师住在哪里？": "北京",
+        "谁住在上海？": "医生",
+        "学生住在哪里？": None,
+        "谁在学校工作？": None,
+    }
+    answers = [
+        {"text": [answer] if answer else [], "answer_start": [0] * bool(answer)}
+        for answer in asked.values()
+    ]
     pairs = enumerate(zip(asked, answers, strict=True))
-    examples = [{"id": str(k), "context": TEXT, "question": q, "answers": answer} for k, (q, answer) in pairs]
+    examples = [
+        {"id": str(k), "context": TEXT, "question": q, "answers": answer}
+        for k, (q, answer) in pairs
+    ]
     sizes = {"word_dim": 8, "hidden_dim": 8, "dropout": 0.0, "max_seq_len": 8, "doc_stride": 4}
-    settings = ReaderSettings(epochs=40, patience=0, batch_size=1, lr=0.02, ema=0.5, lang="zh", elmo=None, **sizes)
+    settings = ReaderSettings(
+        epochs=40, patience=0, batch_size=1, lr=0.02, ema=0.5, lang="zh", elmo=None, **sizes
+    )
     reader = Reader.train(examples, dev=examples, settings=settings)
     assert reader.scores["dev"]["f1"] == reader.evaluate(examples)["f1"] == 1
     reader.save(tmp_path / "r")
     saved = Reader(tmp_path / "r")
     for (question, answer), k in zip(asked.items(), (1, 3, 1, 3), strict=True):
         found = saved.answer(question, TEXT, k)
-        assert found == reader.answer(question, TEXT, k) and found[0].text == (answer or "") and len(found) == k
+        assert (
+            found == reader.answer(question, TEXT, k)
+            and found[0].text == (answer or "")
+            and len(found) == k
+        )
         assert answer or found[0] == Answer("", 0, 0, found[0].score)
 
 
 def assert_same_answers(answers: list[Answer], expected: list[Answer]) -> None:
     assert [one.text for one in answers] == [one.text for one in expected]
-    figures = [np.array([(one.begin, one.end, one.score) for one in some]) for some in (answers, expected)]
+    figures = [
+        np.array([(one.begin, one.end, one.score) for one in some]) for some in (answers, expected)
+    ]
     np.testing.assert_allclose(*figures, rtol=1e-4)
 
 
@@ -76,7 +127,12 @@ def test_answers_do_not_depend_on_the_batch():
     """The windows of the long passage overlap: a span is as good as in its best window."""
     reader = make_reader(replace(SMALL, max_seq_len=6, doc_stride=3, max_answer_length=2))
     network = reader.network = random_network()
-    pairs = [("谁住在上海？", TEXT * 3), ("哪里？", "北京。"), ("老师住在哪里？", TEXT * 3), ("谁？", TEXT)] * 3
+    pairs = [
+        ("谁住在上海？", TEXT * 3),
+        ("哪里？", "北京。"),
+        ("老师住在哪里？", TEXT * 3),
+        ("谁？", TEXT),
+    ] * 3
     together = reader.answers(pairs, k=4)
     assert list(reader.answers(iter(pairs), k=4)) == together
     with ThreadPoolExecutor(4) as threads:
@@ -90,7 +146,9 @@ def test_answers_do_not_depend_on_the_batch():
     for window in windows(whole, 6, 3):
         question = [Text.from_string("谁住在上海？", Tokeniser("zh"))]
         logits = network(make_batch([QuestionGroup(window, question, [])])).numpy()[0]
-        best[window.begin : window.end] = np.maximum(best[window.begin : window.end], span_scores(logits, 2))
+        best[window.begin : window.end] = np.maximum(
+            best[window.begin : window.end], span_scores(logits, 2)
+        )
     expected = best_answers(whole, best, 4)
     assert_same_answers(together[0], expected)
 
@@ -102,7 +160,12 @@ def test_a_number_of_answers_that_is_none_is_named(k):
 
 
 def test_one_passage_cannot_be_held_out_of():
-    example = {"id": "a", "context": TEXT, "question": "谁？", "answers": {"text": ["北京"], "answer_start": [4]}}
+    example = {
+        "id": "a",
+        "context": TEXT,
+        "question": "谁？",
+        "answers": {"text": ["北京"], "answer_start": [4]},
+    }
     with pytest.raises(UserError, match="passage"):
         Reader.train([example, {**example, "id": "b"}], settings=SMALL)
 

@@ -19,7 +19,10 @@ from elmo_tasks.reading.data import (
 
 def passage(text: str = TEXT, questions: dict[str, str] = QUESTIONS, name: str = "q") -> Passage:
     pairs = enumerate(questions.items())
-    return Passage(text, [Question(f"{name}{k}", q, [answer], [text.index(answer)]) for k, (q, answer) in pairs])
+    return Passage(
+        text,
+        [Question(f"{name}{k}", q, [answer], [text.index(answer)]) for k, (q, answer) in pairs],
+    )
 
 
 @pytest.fixture
@@ -39,7 +42,10 @@ def questions_of(passages: list[Passage]) -> list[Question]:
 
 
 def squad(*questions: dict, context: str = TEXT) -> dict:
-    return {"version": "1.1", "data": [{"title": "", "paragraphs": [{"context": context, "qas": list(questions)}]}]}
+    return {
+        "version": "1.1",
+        "data": [{"title": "", "paragraphs": [{"context": context, "qas": list(questions)}]}],
+    }
 
 
 def qa(id: str, text: str, begin: object = 0, question: str = "谁？") -> dict:
@@ -58,7 +64,10 @@ def test_squads_form_and_hugging_faces_are_read(read, messages):
         assert fault in messages()
     questions[1]["answers"] = None
     assert questions_of(read(squad(*questions), require_answers=False))[1].answers == []
-    flat = [{**question, "context": TEXT, "answers": {"text": ["北京"], "answer_start": [4]}} for question in questions]
+    flat = [
+        {**question, "context": TEXT, "answers": {"text": ["北京"], "answer_start": [4]}}
+        for question in questions
+    ]
     for values in (flat, "\n".join(json.dumps(question) for question in flat)):
         assert read(values) == read_passages(flat)
     (one,) = read(flat)
@@ -66,16 +75,30 @@ def test_squads_form_and_hugging_faces_are_read(read, messages):
     one = {**qa("a", "北京"), "context": TEXT, "answers": {"text": "北京", "answer_start": 4}}
     assert questions_of(read([one]))[0].answers == ["北京"]
     nearest = questions_of(read(squad(qa("a", "住在", 13), qa("b", "住在", 5))))
-    assert [question.answer_starts for question in nearest] == [[TEXT.rindex("住在")], [TEXT.index("住在")]]
+    assert [question.answer_starts for question in nearest] == [
+        [TEXT.rindex("住在")],
+        [TEXT.index("住在")],
+    ]
 
 
 def test_questions_without_an_answer_are_read(read, messages):
     impossible = {"is_impossible": True, "plausible_answers": qa("", "北京")["answers"]}
     checklist = {**qa("c", "", -1), "is_impossible": True}
-    data = read(squad(qa("a", "北京", 4), {"id": "b", "question": "谁？", "answers": [], **impossible}, checklist))
+    data = read(
+        squad(
+            qa("a", "北京", 4),
+            {"id": "b", "question": "谁？", "answers": [], **impossible},
+            checklist,
+        )
+    )
     assert [question.answers for question in questions_of(data)] == [["北京"], [], []]
     assert "questions without an answer: 2" in messages()
-    flat = {"id": "a", "context": TEXT, "question": "谁？", "answers": {"text": [], "answer_start": []}}
+    flat = {
+        "id": "a",
+        "context": TEXT,
+        "question": "谁？",
+        "answers": {"text": [], "answer_start": []},
+    }
     assert questions_of(read([flat])) == [Question("a", "谁？", [], [])]
     (unclear,) = questions_of(
         read([{**flat, "is_impossible": np.nan, "answers": {"text": ["年"], "answer_start": [4]}}])
@@ -102,7 +125,17 @@ def test_questions_without_an_answer_are_read(read, messages):
             ":2: 'context'",
         ),
         ([{"question": "谁？", "id": "a"}], "object 1: 'context'"),
-        ([{"question": "谁？", "id": "a", "context": "甲", "answers": {"text": ["甲"], "start": [0]}}], "answer_start"),
+        (
+            [
+                {
+                    "question": "谁？",
+                    "id": "a",
+                    "context": "甲",
+                    "answers": {"text": ["甲"], "start": [0]},
+                }
+            ],
+            "answer_start",
+        ),
         ("{", "JSON"),
         ('[\n{"id": 1}\n{"id": 2}]', "line 3 column 1"),
     ],
@@ -114,11 +147,14 @@ def test_a_data_sets_mistakes_are_named(read, values, word):
 
 def test_what_cannot_be_learnt_from_is_counted(messages):
     one = passage("老师住在北京。" * 3, {"老师住在哪里？": "北京", "谁住在北京？": "师住"})
-    one.questions += [Question("lost", "谁？", ["广州"], [None]), Question("long", "谁？", ["北京。老师住在"], [4])]
-    groups = training_groups(tokenise_passages([one], Tokeniser("zh")), 5, 5)
-    assert [(one.window.begin, [question.text for question in one.questions]) for one in groups] == [
-        (0, ["老师住在哪里？", "谁住在北京？"])
+    one.questions += [
+        Question("lost", "谁？", ["广州"], [None]),
+        Question("long", "谁？", ["北京。老师住在"], [4]),
     ]
+    groups = training_groups(tokenise_passages([one], Tokeniser("zh")), 5, 5)
+    assert [
+        (one.window.begin, [question.text for question in one.questions]) for one in groups
+    ] == [(0, ["老师住在哪里？", "谁住在北京？"])]
     assert "in no window: 1" in messages()
     with pytest.raises(UserError, match="No question"):
         training_groups([], 5, 5)

@@ -30,7 +30,10 @@ def gru(x: np.ndarray, weights: dict, name: str) -> np.ndarray:
         w_x, w_h, b_x, b_h = (weights[f"{name}.{kind}_l0{suffix}"] for kind in kinds)
         h, rows = np.zeros(w_h.shape[1]), []
         for row in x[::order]:
-            (r_x, z_x, c_x), (r_h, z_h, c_h) = np.split(w_x @ row + b_x, 3), np.split(w_h @ h + b_h, 3)
+            (r_x, z_x, c_x), (r_h, z_h, c_h) = (
+                np.split(w_x @ row + b_x, 3),
+                np.split(w_h @ h + b_h, 3),
+            )
             r, z = 1 / (1 + np.exp(-r_x - r_h)), 1 / (1 + np.exp(-z_x - z_h))
             h = z * h + (1 - z) * np.tanh(c_x + r * c_h)
             rows.append(h)
@@ -39,7 +42,9 @@ def gru(x: np.ndarray, weights: dict, name: str) -> np.ndarray:
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
-    return np.exp(x - x.max(-1, keepdims=True)) / np.exp(x - x.max(-1, keepdims=True)).sum(-1, keepdims=True)
+    return np.exp(x - x.max(-1, keepdims=True)) / np.exp(x - x.max(-1, keepdims=True)).sum(
+        -1, keepdims=True
+    )
 
 
 def reference(net: BiDAF, window: Window, question: Text) -> np.ndarray:
@@ -57,19 +62,30 @@ def reference(net: BiDAF, window: Window, question: Text) -> np.ndarray:
         s[t, j] += w["similarity.1.bias"][0] + (h[t] * u[j]) @ w["similarity_product"]
     to_question, to_passage = softmax(s) @ u, softmax(s.max(axis=1)) @ h
     features = [[token in question.tokens, token in question.text] for token in window.tokens]
-    merged = np.concatenate([h, to_question, h * to_question, h * to_passage, np.array(features, float)], axis=1)
+    merged = np.concatenate(
+        [h, to_question, h * to_question, h * to_passage, np.array(features, float)], axis=1
+    )
     merged = np.maximum(merged @ w["merge.weight"] + w["merge.bias"], 0)
-    return np.concatenate([merged, gru(merged, w, "model")], axis=1) @ w["ends.weight"] + w["ends.bias"]
+    return (
+        np.concatenate([merged, gru(merged, w, "model")], axis=1) @ w["ends.weight"]
+        + w["ends.bias"]
+    )
 
 
 def test_the_network_is_bidaf_whatever_else_is_in_the_batch(network):
-    groups = [group(), group("北京。", "谁住在北京？", "哪里？"), group(TEXT, "他在哪里工作？", begin=2, end=9)]
+    groups = [
+        group(),
+        group("北京。", "谁住在北京？", "哪里？"),
+        group(TEXT, "他在哪里工作？", begin=2, end=9),
+    ]
     with paddle.no_grad():
         logits = network(make_batch(groups)).numpy()
     questions = [(one.window, question) for one in groups for question in one.questions]
     for row, (window, question) in zip(logits, questions, strict=True):
         n = len(window.tokens)
-        np.testing.assert_allclose(row[:, :n].T, reference(network, window, question), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            row[:, :n].T, reference(network, window, question), rtol=1e-4, atol=1e-5
+        )
         assert (row[:, n:] < MASKED_LOGIT / 2).all()
 
 
@@ -94,7 +110,9 @@ def test_the_loss_of_no_answer_is_minus_its_log_probability(network):
 
 
 def test_elmo_is_at_the_input_and_at_the_output_of_the_encoder(checkpoints):
-    net = make_reader(replace(SMALL, elmo=str(checkpoints["char"]), layers="mix", elmo_dropout=0.0)).network
+    net = make_reader(
+        replace(SMALL, elmo=str(checkpoints["char"]), layers="mix", elmo_dropout=0.0)
+    ).network
     batch = make_batch([group(), group("北京。", "谁住在北京？")])
     net.loss(batch).backward()
     net.eval()
@@ -115,7 +133,9 @@ def test_a_windows_layers_are_those_of_its_sentences(checkpoints, cached):
     inputs.eval()
     text, other = (Text.from_string(x, Tokeniser("zh")) for x in (TEXT, "医生在银行？"))
     layers = [inputs.elmo.layers([sentence])[0] for sentence in text.sentences]
-    expected = np.concatenate([paddle.concat(three).numpy() for three in layers], axis=1)  # (3, n, 2P)
+    expected = np.concatenate(
+        [paddle.concat(three).numpy() for three in layers], axis=1
+    )  # (3, n, 2P)
     if cached:
         inputs.elmo.cache(text.sentences, 1)
     vectors = inputs(window_rows([Window(text, 3, 9), Window(other, 0, len(other.tokens))]))

@@ -30,23 +30,38 @@ FENCE = re.compile(r"^```(tsv|csv|json|jsonl|text)\n(.*?)^```$", re.M | re.S)
 
 
 def texts(path):
-    return [(text.texts, text.label) for text in TextReader(ClassifierSettings()).read(path, "texts")]
+    return [
+        (text.texts, text.label) for text in TextReader(ClassifierSettings()).read(path, "texts")
+    ]
 
 
 def sentences(data_format):
-    return lambda path: SentenceReader(TaggerSettings(data_format=data_format)).read(path, "sentences")
+    return lambda path: SentenceReader(TaggerSettings(data_format=data_format)).read(
+        path, "sentences"
+    )
 
 
 def passages(path):
     return [(passage.text, passage.questions) for passage in read_passages(path)]
 
 
-READERS = [texts, texts, sentences(""), sentences("segmented"), sentences("tagged"), passages, passages, None]
+READERS = [
+    texts,
+    texts,
+    sentences(""),
+    sentences("segmented"),
+    sentences("tagged"),
+    passages,
+    passages,
+    None,
+]
 
 
 @pytest.mark.parametrize("page", ["data.md", "data_zh.md"])
 def test_the_examples_of_the_page_are_read(page, tmp_path):
-    _, *sections = re.split(r"^## ", (PROJECT / "docs" / page).read_text(encoding="utf-8"), flags=re.M)
+    _, *sections = re.split(
+        r"^## ", (PROJECT / "docs" / page).read_text(encoding="utf-8"), flags=re.M
+    )
     n = itertools.count()
     for read, section in zip(READERS, sections, strict=True):
         contents = []
@@ -62,7 +77,9 @@ def test_the_examples_of_the_page_are_read(page, tmp_path):
 def test_tables_of_tokens(tmp_path):
     for name, header in ("a.tsv", "Token\tner_tags\n"), ("b.tsv", ""), ("c.txt", "word\tlabel\n"):
         (tmp_path / name).write_text(f"{header}Ann\tB-PER\nran\tO\n", encoding="utf-8")
-        assert [(s.tokens, s.labels) for s in sentences("")(tmp_path / name)] == [(["Ann", "ran"], ["B-PER", "O"])]
+        assert [(s.tokens, s.labels) for s in sentences("")(tmp_path / name)] == [
+            (["Ann", "ran"], ["B-PER", "O"])
+        ]
     (tmp_path / "a.csv").write_text("token,label\nAnn,B-PER\n", encoding="utf-8")
     (tmp_path / "a.conll").write_text("1\tAnn" + 8 * "\t_" + "\n", encoding="utf-8")
     for name, word in ("a.csv", "CSV"), ("a.conll", "conllu"):
@@ -95,7 +112,12 @@ def values(path, **options) -> list[dict]:
         ("a.csv", 'b,c\n"1,\n2","a ""q"""\n', {}, [{"b": "1,\n2", "c": 'a "q"'}]),
         ("a.tsv", 'B\tc\n"1\tx\n', {"names": ["b"]}, [{"B": '"1', "c": "x"}]),
         ("a.tsv", "1\tx\n", {"names": ["b"], "unnamed": ["t", "l"]}, [{"t": "1", "l": "x"}]),
-        ("a.tsv", "1\tx\ty\n", {"names": ["b"], "unnamed": ["t", "l"]}, [{"0": "1", "1": "x", "2": "y"}]),
+        (
+            "a.tsv",
+            "1\tx\ty\n",
+            {"names": ["b"], "unnamed": ["t", "l"]},
+            [{"0": "1", "1": "x", "2": "y"}],
+        ),
         ("a.json", '[{"b": 1}, {"b": [2]}]', {}, [{"b": 1}, {"b": [2]}]),
         ("a.json", '{"b": 1}\n\n{"b": 2}\n', {}, [{"b": 1}, {"b": 2}]),
         ("a.jsonl", '{"b": 1}\n', {}, [{"b": 1}]),
@@ -152,7 +174,12 @@ def test_a_missing_column_is_that_of_the_header(tmp_path):
 
 
 def test_endings_name_formats():
-    assert [ending(name) for name in ("a.CSV", "b.tsv.gz", "c", "d.x.Json")] == ["csv", "tsv", "", "json"]
+    assert [ending(name) for name in ("a.CSV", "b.tsv.gz", "c", "d.x.Json")] == [
+        "csv",
+        "tsv",
+        "",
+        "json",
+    ]
 
 
 class Frame:
@@ -195,7 +222,8 @@ def test_tables_of_pandas_and_dictionaries():
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [("x", "x"), (3, 3), (np.int64(3), 3), (3.0, 3), (np.str_("x"), "x"), (True, True)]
+    ("value", "expected"),
+    [("x", "x"), (3, 3), (np.int64(3), 3), (3.0, 3), (np.str_("x"), "x"), (True, True)],
 )
 def test_labels_are_plain_values(value, expected):
     found = check_label(value, "here")
@@ -223,8 +251,14 @@ def test_labels_are_found_as_numbers_and_as_strings():
 
 
 def test_examples_and_their_labels():
-    assert list(labelled((["a", "b"], np.array([1, 2])), "dev")) == [("dev 0", "a", 1), ("dev 1", "b", 2)]
-    for pair, word in (((["a"] * 2400, ["x"] * 5), "2,400 examples and 5 labels"), (([], []), "`dev` is empty")):
+    assert list(labelled((["a", "b"], np.array([1, 2])), "dev")) == [
+        ("dev 0", "a", 1),
+        ("dev 1", "b", 2),
+    ]
+    for pair, word in (
+        ((["a"] * 2400, ["x"] * 5), "2,400 examples and 5 labels"),
+        (([], []), "`dev` is empty"),
+    ):
         with pytest.raises(UserError, match=word):
             labelled(pair, "dev")
     frame = Frame([{"review": "a", "stars": 1}])
@@ -233,7 +267,10 @@ def test_examples_and_their_labels():
 
 
 NAMES = ["O", "B-PER", "I-PER"]
-ROWS = [{"tokens": ["Ann", "Lee", "ran"], "ner_tags": [1, 2, 0]}, {"tokens": ["Ann"], "ner_tags": [1]}]
+ROWS = [
+    {"tokens": ["Ann", "Lee", "ran"], "ner_tags": [1, 2, 0]},
+    {"tokens": ["Ann"], "ner_tags": [1]},
+]
 
 
 class Dataset(list):
@@ -252,7 +289,9 @@ def test_integers_with_names_become_these():
     records = [record for _, record in table_records(data, "train")]
     assert [record["ner_tags"] for record in records] == [["B-PER", "I-PER", "O"], ["B-PER"]]
     assert [record["tokens"] for record in records] == [row["tokens"] for row in ROWS]
-    assert [record for _, record in table_records(list(data), "train")] == ROWS  # without their names
+    assert [
+        record for _, record in table_records(list(data), "train")
+    ] == ROWS  # without their names
 
 
 def test_a_tagger_of_a_dataset_predicts_names():

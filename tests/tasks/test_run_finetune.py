@@ -8,7 +8,11 @@ import pytest
 import run_finetune
 from elmo_core.messages import UserError
 
-TEXTS = {"art": "the painter and his museum", "sport": "a goal in the match", "tech": "new chips for computers"}
+TEXTS = {
+    "art": "the painter and his museum",
+    "sport": "a goal in the match",
+    "tech": "new chips for computers",
+}
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +25,13 @@ def folder(small_weights, tmp_path_factory) -> Path:
     (folder / "texts").write_text("the painter\n\na goal\n", encoding="utf-8")
     files = [f"--{name}_file={folder / name}.tsv" for name in ("train", "test")]
     model = [f"--save_dir={folder / 'model'}", f"--json={folder / 'scores.json'}"]
-    flags = [f"--init_from_ckpt={small_weights['char']}", "--head=mean", "--epochs=5", "--lr=0.05", "--device=cpu"]
+    flags = [
+        f"--init_from_ckpt={small_weights['char']}",
+        "--head=mean",
+        "--epochs=5",
+        "--lr=0.05",
+        "--device=cpu",
+    ]
     run_finetune.main(["train", *flags, *files, *model])
     return folder
 
@@ -39,7 +49,9 @@ def run(folder, capsys):
 
 
 def test_evaluate_gives_the_scores_of_training(folder, run, tmp_path):
-    printed = run("evaluate", f"--test_file={folder / 'test.tsv'}", f"--json={tmp_path / 'test.json'}")
+    printed = run(
+        "evaluate", f"--test_file={folder / 'test.tsv'}", f"--json={tmp_path / 'test.json'}"
+    )
     paths = tmp_path / "test.json", folder / "scores.json"
     one, other = (json.loads(path.read_text(encoding="utf-8"))["test"] for path in paths)
     assert one == other and "support" in printed
@@ -70,7 +82,9 @@ def test_predict_writes_json(folder, run):
         ("a.txt", "# text = a\n", r"a\.txt:1: .*run_parse.*\.conllu"),
     ],
 )
-def test_predict_refuses_what_is_not_text_and_says_what_reads_it(run, tmp_path, name, content, pattern):
+def test_predict_refuses_what_is_not_text_and_says_what_reads_it(
+    run, tmp_path, name, content, pattern
+):
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match=pattern) as raised:
         run("predict", f"--input={tmp_path / name}")

@@ -43,14 +43,18 @@ PREDICT = "predict --model_dir=p --device=cpu"
 
 
 def test_evaluate_prints_the_scores_of_training(run, tmp_path):
-    printed = run(f"train --train_file=train.conllu --test_file=train.conllu --save_dir={tmp_path / 'p'} {SIZES}")
+    printed = run(
+        f"train --train_file=train.conllu --test_file=train.conllu --save_dir={tmp_path / 'p'} {SIZES}"
+    )
     (summary,) = (line for line in printed.splitlines() if line.startswith("== test"))
     evaluated = run(f"evaluate --model_dir={tmp_path / 'p'} --test_file=train.conllu --device=cpu")
     assert summary.removeprefix("== test: ") in evaluated
 
 
 def test_a_treebank_is_parsed_and_its_first_tree_drawn(run, tmp_path):
-    run(f"{PREDICT} --input=train.conllu --output={tmp_path / 'out.conllu'} --svg={tmp_path / 'tree.svg'}")
+    run(
+        f"{PREDICT} --input=train.conllu --output={tmp_path / 'out.conllu'} --svg={tmp_path / 'tree.svg'}"
+    )
     assert len(list(read_conllu(tmp_path / "out.conllu"))) == 8
     assert "<svg" in (tmp_path / "tree.svg").read_text(encoding="utf-8")
 
@@ -64,7 +68,12 @@ def test_lines_of_text_are_sentences_and_blank_ones_none(run):
 def test_raw_text_is_written_with_the_places_of_its_words(run):
     comment, *rows, last = run(PREDICT, "dog's  end.").splitlines()
     assert comment == "# text = dog's  end." and not last
-    places = ["SpaceAfter=No|TokenRange=0:3", "TokenRange=3:5", "SpaceAfter=No|TokenRange=7:10", "TokenRange=10:11"]
+    places = [
+        "SpaceAfter=No|TokenRange=0:3",
+        "TokenRange=3:5",
+        "SpaceAfter=No|TokenRange=7:10",
+        "TokenRange=10:11",
+    ]
     assert [row.split("\t")[9] for row in rows] == places
     assert "\tdog's\t" in run(f"{PREDICT} --lang=none", "dog's  end.")
 

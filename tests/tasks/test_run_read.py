@@ -19,7 +19,11 @@ TRAIN = "train --train_file=data.json --dev_file=data.json"
 
 def squad(name: str, text: str, answers: dict[str, str]) -> dict:
     qas = [
-        {"id": f"{name}-{k}", "question": question, "answers": [{"text": answer, "answer_start": text.find(answer)}]}
+        {
+            "id": f"{name}-{k}",
+            "question": question,
+            "answers": [{"text": answer, "answer_start": text.find(answer)}],
+        }
         for k, (question, answer) in enumerate(answers.items())
     ]
     return {"title": "", "paragraphs": [{"context": text, "qas": qas}]}
@@ -32,7 +36,9 @@ def folder(checkpoints, tmp_path_factory) -> Path:
     one = squad("a", TEXT, {"老师住在哪里": "北京", "谁住在上海": "医生"})
     other = squad("b", "医生在学校工作。", {"谁在学校工作": "医生", "医生在哪里工作": "学校工"})
     english = 'Anna lives in "Paris". She works at the bank.'
-    english = squad("a", english, {"Where does Anna live?": "Paris", "Where does she work?": "the bank"})
+    english = squad(
+        "a", english, {"Where does Anna live?": "Paris", "Where does she work?": "the bank"}
+    )
     for name, values in {
         "data": {"data": [one, other]},
         "one": {"data": [{"paragraphs": one["paragraphs"]}]},
@@ -69,23 +75,36 @@ def test_train_evaluate_and_predict(run, checkpoints, tmp_path, kind):
     flags = ["--init_from_ckpt=none", "--word_vectors=v.txt"]
     if kind in checkpoints:
         flags = [f"--init_from_ckpt={checkpoints[kind]}", "--layers=mix", "--cache_gb=1e-9"]
-    reader, files = f"--model_dir={tmp_path / 'reader'}", [f"--json={tmp_path / 'r.json'}", "--test_file=data.json"]
+    reader, files = (
+        f"--model_dir={tmp_path / 'reader'}",
+        [f"--json={tmp_path / 'r.json'}", "--test_file=data.json"],
+    )
     trained = run(TRAIN, *flags, f"--save_dir={tmp_path / 'reader'}", *files, *QUICK)
     (test,) = re.findall("^== test: (.*)", trained, re.M)
     assert test in run("evaluate --test_file=data.json --device=cpu", reader)
     run("predict --input=data.json --device=cpu", reader, f"--output={tmp_path / 'p.json'}")
     answers = json.loads((tmp_path / "p.json").read_text(encoding="utf-8"))
     passages = read_passages(Path("data.json"))
-    assert dict.fromkeys(answers, True) == {q.id: answers[q.id] in p.text for p in passages for q in p.questions}
+    assert dict.fromkeys(answers, True) == {
+        q.id: answers[q.id] in p.text for p in passages for q in p.questions
+    }
     results = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
     assert results["test"]["questions"] == 4
 
 
 def test_a_tenth_of_the_passages_is_held_out(run, tmp_path):
-    values = json.loads(Path("english.json").read_text(encoding="utf-8"))["data"][0]["paragraphs"][0]
+    values = json.loads(Path("english.json").read_text(encoding="utf-8"))["data"][0]["paragraphs"][
+        0
+    ]
     text, again = values["context"], json.loads(json.dumps(values).replace('"a-', '"b-'))
-    (tmp_path / "two.json").write_text(json.dumps({"data": [{"paragraphs": [values, again]}]}), encoding="utf-8")
-    flags = [f"--train_file={tmp_path / 'two.json'}", f"--save_dir={tmp_path / 'reader'}", "--init_from_ckpt=none"]
+    (tmp_path / "two.json").write_text(
+        json.dumps({"data": [{"paragraphs": [values, again]}]}), encoding="utf-8"
+    )
+    flags = [
+        f"--train_file={tmp_path / 'two.json'}",
+        f"--save_dir={tmp_path / 'reader'}",
+        "--init_from_ckpt=none",
+    ]
     run("train", *flags, *QUICK)
     printed = run("predict --input=english.json --device=cpu", f"--model_dir={tmp_path / 'reader'}")
     assert all(answer in text for answer in json.loads(printed).values())
@@ -93,21 +112,35 @@ def test_a_tenth_of_the_passages_is_held_out(run, tmp_path):
 
 def test_questions_of_standard_input_are_answered_in_their_order(run):
     printed = run(
-        "predict --model_dir=reader --passage=passage.txt --device=cpu", text="谁住在上海？\n\n老师住在哪里？\n"
+        "predict --model_dir=reader --passage=passage.txt --device=cpu",
+        text="谁住在上海？\n\n老师住在哪里？\n",
     )
     answers = printed.splitlines()
-    assert len(answers) == 3 and not answers[1] and all(answers[k] and answers[k] in TEXT for k in (0, 2))
+    assert (
+        len(answers) == 3
+        and not answers[1]
+        and all(answers[k] and answers[k] in TEXT for k in (0, 2))
+    )
 
 
 def test_k_answers_are_written_with_their_scores_and_offsets(run):
     by_id = json.loads(run("predict --model_dir=reader --input=data.json --k=3 --device=cpu"))
-    texts = {q.id: passage.text for passage in read_passages(Path("data.json")) for q in passage.questions}
+    texts = {
+        q.id: passage.text
+        for passage in read_passages(Path("data.json"))
+        for q in passage.questions
+    }
     assert by_id.keys() == texts.keys()
     for id, found in by_id.items():
         assert len(found) == 3 and sorted(found, key=lambda one: -one["score"]) == found
         assert all(one["text"] == texts[id][one["begin"] : one["end"]] for one in found)
-    lines = run("predict --model_dir=reader --passage=passage.txt --k=3 --device=cpu", text="老师住在哪里\n\n")
-    assert [one["text"] for one in json.loads(lines.splitlines()[0])] == [one["text"] for one in by_id["a-0"]]
+    lines = run(
+        "predict --model_dir=reader --passage=passage.txt --k=3 --device=cpu",
+        text="老师住在哪里\n\n",
+    )
+    assert [one["text"] for one in json.loads(lines.splitlines()[0])] == [
+        one["text"] for one in by_id["a-0"]
+    ]
     assert not lines.splitlines()[1]
 
 
@@ -133,9 +166,21 @@ MISTAKES = [  # flags, a pattern that the message has
 
 @pytest.mark.parametrize(("flags", "pattern"), MISTAKES)
 def test_a_mistake_is_named_and_changes_nothing(flags, pattern, folder, run, capsys):
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
+    before = {
+        path: path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
     with pytest.raises((UserError, SystemExit)) as raised:
         run(flags)
-    message = capsys.readouterr().err.splitlines()[-1] if raised.type is SystemExit else with_flags(str(raised.value))
+    message = (
+        capsys.readouterr().err.splitlines()[-1]
+        if raised.type is SystemExit
+        else with_flags(str(raised.value))
+    )
     assert re.search(pattern, message)
-    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"} == before
+    assert {
+        path: path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    } == before

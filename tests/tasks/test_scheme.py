@@ -6,7 +6,13 @@ import pytest
 from label_rules import LABELS, all_paths, allowed_paths
 
 from elmo_core.messages import UserError
-from elmo_tasks.tagging.scheme import are_of_words, check_scheme, detect_scheme, forbidden_transitions, spans
+from elmo_tasks.tagging.scheme import (
+    are_of_words,
+    check_scheme,
+    detect_scheme,
+    forbidden_transitions,
+    spans,
+)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +77,9 @@ def test_the_rules_are_those_of_the_scheme(scheme):
     for length in range(1, 5):
         possible = []
         for path in all_paths(len(names), length):
-            is_forbidden = any(table[a, b] for a, b in itertools.pairwise((-1, *path))) or last[path[-1]]
+            is_forbidden = (
+                any(table[a, b] for a, b in itertools.pairwise((-1, *path))) or last[path[-1]]
+            )
             if not is_forbidden:
                 possible.append(path)
         assert possible == allowed_paths(scheme, length)
@@ -82,7 +90,12 @@ def test_the_rules_are_those_of_the_scheme(scheme):
     [
         ("bio", "O B-x I-x I-y", ["O B-x I-x I-x", "B-x B-x"], ["I-x", "O I-x", "B-x I-y"]),
         ("iob1", "O B-x I-x I-y", ["I-x B-x I-x I-y"], ["B-x", "O B-x", "I-y B-x"]),
-        ("bioes", "O B-x I-x E-x S-x E-y", ["B-x I-x E-x S-x O"], ["B-x", "B-x I-x", "B-x O", "E-x", "B-x E-y"]),
+        (
+            "bioes",
+            "O B-x I-x E-x S-x E-y",
+            ["B-x I-x E-x S-x O"],
+            ["B-x", "B-x I-x", "B-x O", "E-x", "B-x E-y"],
+        ),
         ("bioes", "B M E S", ["S B M M E S"], ["B", "M", "B S", "S E"]),
         ("lac", "n n-B n-I v-B v-I", ["n-B n-I n-I n", "n v-B"], ["n-I", "n n-I", "n-B v-I"]),
     ],
@@ -121,12 +134,16 @@ def test_a_label_of_another_form_is_an_error_with_its_place(scheme):
         check_scheme(labels, other)
 
 
-@pytest.mark.parametrize("labels", ["B_PER I_PER O B_PER", "b-PER i-PER O", "B-PER I-PER O B_LOC I_LOC", "O s_x"])
+@pytest.mark.parametrize(
+    "labels", ["B_PER I_PER O B_PER", "b-PER i-PER O", "B-PER I-PER O B_LOC I_LOC", "O s_x"]
+)
 def test_labels_that_are_all_misspelt_are_an_error(labels):
     with pytest.raises(UserError, match=r"[BIbis][_-]"):
         check_scheme([("file:1", label) for label in labels.split()], "auto")
 
 
-@pytest.mark.parametrize("labels", ["NN VB", "m-B m-I s u-B u-I", "O O", "B M E S", "B-x NN VB DT", "s-adj NN VB"])
+@pytest.mark.parametrize(
+    "labels", ["NN VB", "m-B m-I s u-B u-I", "O O", "B M E S", "B-x NN VB DT", "s-adj NN VB"]
+)
 def test_labels_that_are_not_misspelt(labels):
     check_scheme([("file:1", label) for label in labels.split()], "auto")

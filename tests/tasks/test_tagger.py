@@ -37,7 +37,9 @@ def random_tagger(labels=LABELS["lac"], **settings) -> Tagger:
 
 def train(data, labels=None, settings=LEARNS, **options) -> Tagger:
     dev = data if labels is None else (data, labels)
-    return Tagger.train(data, labels, dev=dev, settings=settings, progress=False, device="cpu", **options)
+    return Tagger.train(
+        data, labels, dev=dev, settings=settings, progress=False, device="cpu", **options
+    )
 
 
 # The batch
@@ -84,12 +86,16 @@ def test_a_batch_has_a_bound_on_its_tokens(name, monkeypatch):
     task = random_tagger()
     if name == "classifier":
         settings = ClassifierSettings(elmo=None, word_dim=3, head="mean", lang="none")
-        task = Classifier.create(settings, {"labels": ["a", "b"], "pairs": False, "words": ["x"]}, "cpu")
+        task = Classifier.create(
+            settings, {"labels": ["a", "b"], "pairs": False, "words": ["x"]}, "cpu"
+        )
         given = [" ".join(tokens) for tokens in given]
     monkeypatch.setattr(task, "batch_tokens", 50)
     shapes = batch_shapes(task, given, monkeypatch)
     assert sum(rows for rows, _ in shapes) == 80 and max(rows for rows, _ in shapes) > 1
-    assert all(rows * steps <= 50 for rows, steps in shapes if rows > 1)  # a longer one is a batch of its own
+    assert all(
+        rows * steps <= 50 for rows, steps in shapes if rows > 1
+    )  # a longer one is a batch of its own
 
 
 def test_the_length_of_a_text_is_that_of_all_its_tokens():
@@ -102,8 +108,13 @@ def test_the_length_of_a_text_is_that_of_all_its_tokens():
 
 @pytest.mark.parametrize("scheme", sorted({*LABELS} - {"plain"}))
 def test_no_prediction_breaks_the_rules_of_the_scheme(scheme):
-    tagger, generator = random_tagger(LABELS[scheme], scheme=scheme, char_cnn=True), random.Random(2)
-    sentences = [[generator.choice("abcdefgh") for _ in range(n)] for n in (1, 2, 3, 5, 8, 13, 21, 34)]
+    tagger, generator = (
+        random_tagger(LABELS[scheme], scheme=scheme, char_cnn=True),
+        random.Random(2),
+    )
+    sentences = [
+        [generator.choice("abcdefgh") for _ in range(n)] for n in (1, 2, 3, 5, 8, 13, 21, 34)
+    ]
     predicted = tagger.predict(sentences)
     assert all(is_allowed(labels, scheme) for labels in predicted)
     assert len({label for labels in predicted for label in labels}) > 2
@@ -124,7 +135,9 @@ def test_scores_of_spans_are_those_of_the_text_alone():
     for text, spans in zip(texts, tagger.spans(texts), strict=True):
         (alone,) = tagger.spans([text])
         assert [span[:4] for span in spans] == [span[:4] for span in alone]
-        assert [span.score for span in spans] == pytest.approx([span.score for span in alone], abs=1e-5)
+        assert [span.score for span in spans] == pytest.approx(
+            [span.score for span in alone], abs=1e-5
+        )
         assert list(tagger.spans(iter([text]))) == [alone]
 
 
@@ -137,7 +150,9 @@ def test_each_line_of_a_text_is_a_sentence():
         begin += len(line) + 1
     for spans in (*tagger.spans([text, text]), *tagger.spans(iter([text]))):
         assert [(span.begin, span.end, span.label) for span in spans] == expected and len(spans) > 2
-        assert all(text[span.begin : span.end] == span.text and "\n" not in span.text for span in spans)
+        assert all(
+            text[span.begin : span.end] == span.text and "\n" not in span.text for span in spans
+        )
     assert tagger.spans(["\n"]) == [[]]
 
 
@@ -196,7 +211,10 @@ def test_how_raw_text_is_split_is_recognised_from_the_tokens(sentences, lang):
     assert detect_language(tokens, "auto") == lang and detect_language(tokens, "none") == "none"
 
 
-CHARACTERS, WORDS = [*"北京大学的学生", "iPhone", *"手机。"], ["北京大学", "的", "学生", "iPhone", "手机", "。"]
+CHARACTERS, WORDS = (
+    [*"北京大学的学生", "iPhone", *"手机。"],
+    ["北京大学", "的", "学生", "iPhone", "手机", "。"],
+)
 
 
 def test_characters_get_elmos_vectors_of_jiebas_words(checkpoints):
@@ -245,7 +263,9 @@ def test_unknown_words_and_known_ones_are_scored():
 )
 def test_columns_without_a_blank_line(tmp_path, content):
     (tmp_path / "train.txt").write_text(content, encoding="utf-8")
-    with pytest.raises(UserError, match=rf"train\.txt: .*{content.count(chr(10))} tokens.*blank line"):
+    with pytest.raises(
+        UserError, match=rf"train\.txt: .*{content.count(chr(10))} tokens.*blank line"
+    ):
         Tagger.train(tmp_path / "train.txt", settings=LEARNS)
 
 
@@ -267,7 +287,8 @@ TAGGED = ["小明/nr 爱/v 苹果/n 。/w", "我/n 爱/v 北京大学/n ，/w", 
 
 
 @pytest.mark.parametrize(
-    ("pieces", "tokens"), [(["苹果", "北京", "大学"], ["北京", "大学", "很", "好"]), (None, ["北京大学", "很", "好"])]
+    ("pieces", "tokens"),
+    [(["苹果", "北京", "大学"], ["北京", "大学", "很", "好"]), (None, ["北京大学", "很", "好"])],
 )
 def test_words_with_tags_from_training_to_raw_text(tmp_path, pieces, tokens):
     """The spans are the words in the characters of the text, whether tokens are pieces or whole words."""
@@ -281,7 +302,12 @@ def test_words_with_tags_from_training_to_raw_text(tmp_path, pieces, tokens):
     assert tagger.line("北京大学很好").tokens == tokens
     tagger = Tagger(tmp_path / "tagger")
     spans = tagger.spans(["苹果 很好。", "爱ＡＢ。"])
-    assert [(span.text, span.label) for span in spans[0]] == [("苹果", "n"), ("很", "c"), ("好", "v"), ("。", "w")]
+    assert [(span.text, span.label) for span in spans[0]] == [
+        ("苹果", "n"),
+        ("很", "c"),
+        ("好", "v"),
+        ("。", "w"),
+    ]
     assert "".join(span.text for span in spans[1]) == "爱ＡＢ。"
 
 
@@ -295,7 +321,9 @@ def test_pieces_are_by_default_elmos_words(small_weights):
 def test_full_width_marks_stay_if_they_are_pieces(tmp_path):
     (tmp_path / "train").write_text("苹果/n ，/w 很/c\n" * 9, encoding="utf-8")
     for words, mark in (["苹果", "，"], "，"), (["苹果"], ","):
-        settings = replace(LEARNS, epochs=0, data_format="tagged", lang="zh", pieces=tmp_path / "vocab.txt")
+        settings = replace(
+            LEARNS, epochs=0, data_format="tagged", lang="zh", pieces=tmp_path / "vocab.txt"
+        )
         Vocabulary([*SPECIAL_TOKENS, *words]).save(tmp_path / "vocab.txt")
         tagger = train(tmp_path / "train", settings=settings)
         assert mark in tagger.parts["words"] and tagger.line("很，").tokens == ["很", mark]

@@ -9,7 +9,10 @@ from elmo_core.messages import UserError
 from elmo_tasks import TaggerSettings
 from elmo_tasks.tagging.data import SentenceReader
 
-EXPECTED = [(["Ann", "saw", "Rome"], ["B-PER", "O", "B-LOC"]), (["Rome", "is", "big"], ["B-LOC", "O", "O"])]
+EXPECTED = [
+    (["Ann", "saw", "Rome"], ["B-PER", "O", "B-LOC"]),
+    (["Rome", "is", "big"], ["B-LOC", "O", "O"]),
+]
 CONLLU = "# sent_id = 1\n1-2\tAnn saw\t_\n1\tAnn\tx\tB-PER\n2\tsaw\tx\tO\n2.1\tthat\tx\tO\n3\tRome\tx\tB-LOC\n\n"
 SPANS = {"text": "Ann saw Rome", "label": [[0, 3, "PER"], [8, 12, "LOC"]]}
 
@@ -76,7 +79,9 @@ def test_a_lone_surrogate_is_read_as_an_unknown_character(tmp_path):
 
 def test_spans_that_do_not_fit_are_counted(tmp_path, messages):
     labels = [[0, 2, "A"], [1, 3, "B"], [4, 9, "C"], [12, 13, "D"]]
-    ((_, found),) = read(tmp_path / "a.jsonl", json.dumps({"text": "Ann saw Rome ", "label": labels}))
+    ((_, found),) = read(
+        tmp_path / "a.jsonl", json.dumps({"text": "Ann saw Rome ", "label": labels})
+    )
     assert found == ["B-A", "B-C", "I-C"]
     assert "overlap" in messages() and "extended" in messages() and "without a token" in messages()
 
@@ -89,7 +94,9 @@ def test_a_span_over_a_line_break_is_counted(tmp_path, messages):
     assert "line break" in messages() and "a.jsonl:1" in messages()
 
 
-@pytest.mark.parametrize("row", ["OOX", {"O", "B-x", "I-x"}, {"O": 1, "B-x": 2, "I-x": 3}, None, 1, iter("OOO")])
+@pytest.mark.parametrize(
+    "row", ["OOX", {"O", "B-x", "I-x"}, {"O": 1, "B-x": 2, "I-x": 3}, None, 1, iter("OOO")]
+)
 def test_labels_that_are_no_list(row):
     good = ["B-PER", "O", "O"]
     with pytest.raises(UserError, match=r"data 1: .*list"):

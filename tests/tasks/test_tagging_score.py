@@ -10,7 +10,9 @@ from elmo_tasks.tagging.scheme import split_lac_label
 from elmo_tasks.tagging.score import Score
 
 
-def score_of(scheme: str, tokens: str, gold: str, predicted: str, known=(), of_words: bool = False) -> Score:
+def score_of(
+    scheme: str, tokens: str, gold: str, predicted: str, known=(), of_words: bool = False
+) -> Score:
     score = Score(scheme, of_words, set(known))
     score.add(tokens.split(), gold.split(), predicted.split())
     return score
@@ -27,7 +29,13 @@ def score_of(scheme: str, tokens: str, gold: str, predicted: str, known=(), of_w
         ("iob1", "I-x O I-x", "B-x O I-x", {"x": [2, 2, 2]}, 2 / 3),
         ("bioes", "S-x B-x E-x O", "S-x B-x I-x O", {"x": [2, 2, 2]}, 3 / 4),
         ("bioes", "B-x I-x E-x", "B-x E-x E-x", {"x": [0, 2, 1]}, 2 / 3),
-        ("plain", "DT NN NN", "DT VB NN", {"DT": [1, 1, 1], "NN": [1, 1, 2], "VB": [0, 1, 0]}, 2 / 3),
+        (
+            "plain",
+            "DT NN NN",
+            "DT VB NN",
+            {"DT": [1, 1, 1], "NN": [1, 1, 2], "VB": [0, 1, 0]},
+            2 / 3,
+        ),
         ("lac", "n-B n-I v n", "n-B n-I n n", {"n": [2, 3, 2], "v": [0, 0, 1]}, 3 / 4),
     ],
 )
@@ -66,8 +74,22 @@ def test_counts_are_those_of_paddles_chunk_eval():
 @pytest.mark.parametrize(
     ("scheme", "tokens", "gold", "predicted", "known", "counts"),
     [
-        ("bio", "New York Paris", "B-x I-x B-x", "B-x I-x O", ["New", "Paris"], [1, 1, 1]),  # one token is unknown
-        ("lac", "北 京 爱 山", "n-B n-I v n", "n-B n-I n n", ["山"], [1, 2, 2]),  # the joined word is unknown
+        (
+            "bio",
+            "New York Paris",
+            "B-x I-x B-x",
+            "B-x I-x O",
+            ["New", "Paris"],
+            [1, 1, 1],
+        ),  # one token is unknown
+        (
+            "lac",
+            "北 京 爱 山",
+            "n-B n-I v n",
+            "n-B n-I n n",
+            ["山"],
+            [1, 2, 2],
+        ),  # the joined word is unknown
         ("lac", "北 京", "n-B n-I", "n-B n-I", ["北京"], [0, 0, 0]),
     ],
 )

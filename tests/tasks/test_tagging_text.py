@@ -30,7 +30,9 @@ def test_words_are_split_into_the_longest_pieces(word, pieces):
 
 def test_words_that_are_kept_whole():
     splitter = PieceSplitter(KNOWN, whole=True)
-    assert splitter.split("北京大学生") == ["北京大学生"] and splitter.split("北京Ａ，") == ["北京A，"]
+    assert splitter.split("北京大学生") == ["北京大学生"] and splitter.split("北京Ａ，") == [
+        "北京A，"
+    ]
 
 
 def test_full_width_characters_become_half_width():
@@ -50,15 +52,30 @@ def test_a_line_keeps_its_own_characters():
 
 def test_tagged_words_are_split_into_pieces_and_joined_again(tmp_path):
     path = tmp_path / "tagged"
-    path.write_text("小明/nr 爱/v 苹果/O 1/2/n //w 上海/O\n \n北京大学/n ，Ａ/w\n", encoding="utf-8")
+    path.write_text(
+        "小明/nr 爱/v 苹果/O 1/2/n //w 上海/O\n \n北京大学/n ，Ａ/w\n", encoding="utf-8"
+    )
     reader = SentenceReader(TaggerSettings(data_format="tagged"))
     splitter = PieceSplitter(["苹果", "北京", "大学", "，"])
     first, second = in_pieces(reader.read(path, "data"), splitter)
     assert (first.where, second.where) == (f"{path}:1", f"{path}:3")
     assert first.tokens == ["小", "明", "爱", "苹果", "1", "/", "2", "/", "上", "海"]
     assert first.labels == ["nr-B", "nr-I", "v", "O", "n-B", "n-I", "n-I", "w", "O", "O"]
-    assert second.tokens == ["北京", "大学", "，", "A"] and second.labels == ["n-B", "n-I", "w-B", "w-I"]
-    joined = [("小明", "nr"), ("爱", "v"), ("苹果", "O"), ("1/2", "n"), ("/", "w"), ("上", "O"), ("海", "O")]
+    assert second.tokens == ["北京", "大学", "，", "A"] and second.labels == [
+        "n-B",
+        "n-I",
+        "w-B",
+        "w-I",
+    ]
+    joined = [
+        ("小明", "nr"),
+        ("爱", "v"),
+        ("苹果", "O"),
+        ("1/2", "n"),
+        ("/", "w"),
+        ("上", "O"),
+        ("海", "O"),
+    ]
     assert joined_words(first.tokens, first.labels) == joined
     assert joined_words(second.tokens, second.labels) == [("北京大学", "n"), ("，A", "w")]
 
@@ -73,7 +90,11 @@ def test_spans_have_their_places_in_the_text():
         Span(18, 20, "苹果", "z", 1.0),
     ]
     tokens = line.spans(list("abcdefg"), "plain")
-    assert [(span.text, span.label) for span in tokens[:3]] == [("“", "a"), ("The", "b"), ("bank", "c")]
+    assert [(span.text, span.label) for span in tokens[:3]] == [
+        ("“", "a"),
+        ("The", "b"),
+        ("bank", "c"),
+    ]
     assert all(math.isnan(span.score) for span in tokens)
 
 

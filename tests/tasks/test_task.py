@@ -34,7 +34,15 @@ SENTENCES = [["Anna", "lives", "in", "Paris", "."], ["Paris", "is", "large", "."
 LABELS = [["B-PER", "O", "O", "B-LOC", "O"], ["B-LOC", "O", "O", "O"]] * 9
 DATA = SENTENCES, LABELS
 SETTINGS = TaggerSettings(
-    elmo=None, epochs=4, lr=0.02, hidden_dim=7, n_layers=1, word_dim=5, patience=0, batch_size=8, ema=0.9
+    elmo=None,
+    epochs=4,
+    lr=0.02,
+    hidden_dim=7,
+    n_layers=1,
+    word_dim=5,
+    patience=0,
+    batch_size=8,
+    ema=0.9,
 )
 
 
@@ -44,7 +52,9 @@ def fast(no_fsync):
 
 
 def train(sentences=SENTENCES, labels=LABELS, settings=SETTINGS, **options) -> Tagger:
-    return Tagger.train(sentences, labels, **{"dev": DATA, "settings": settings, "device": "cpu", **options})
+    return Tagger.train(
+        sentences, labels, **{"dev": DATA, "settings": settings, "device": "cpu", **options}
+    )
 
 
 def weights(tagger: Tagger) -> dict[str, np.ndarray]:
@@ -58,7 +68,11 @@ def assert_same(one: Tagger, other: Tagger) -> None:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_settings_are_checked():
@@ -84,7 +98,9 @@ def test_settings_are_checked():
         TaggerSettings(layers=[0, 1])
     with pytest.raises(TypeError, match="TaggerSettings"):
         Tagger.train([["a"]], [["X"]], settings={"epochs": 1})
-    assert TaggerSettings(lr=np.float64(0.1), epochs=np.int64(30)).changed() == {"lr": 0.1}  # of a search over arrays
+    assert TaggerSettings(lr=np.float64(0.1), epochs=np.int64(30)).changed() == {
+        "lr": 0.1
+    }  # of a search over arrays
     rates = [learning_rate(TrainingSettings(warmup=warmup), 0.0) for warmup in (0.0, 0.001, 0.1)]
     assert rates == pytest.approx([0.002, 0.002, 0.0002])
     assert TaggerSettings(lr=0.1).changed() == {"lr": 0.1} and TrainingSettings().seed == 2020
@@ -110,12 +126,16 @@ def test_a_trained_model_is_complete(tmp_path, elmo, request):
     for tagger in (loaded, pickle.loads(pickle.dumps(trained))):
         assert tagger.predict(SENTENCES) == trained.predict(SENTENCES)
         assert tagger.evaluate(*DATA) == trained.scores["test"]
-        assert list(tagger.spans(iter(["Anna lives in Paris."]))) == trained.spans(["Anna lives in Paris."])
+        assert list(tagger.spans(iter(["Anna lives in Paris."]))) == trained.spans(
+            ["Anna lives in Paris."]
+        )
     assert repr(loaded) == f"Tagger('{folder}')"
 
 
 def test_a_copy_of_an_elmo_that_was_changed_is_noticed(tmp_path, small_weights):
-    train(settings=replace(SETTINGS, elmo=small_weights["char"], epochs=1), save_dir=tmp_path / "ner")
+    train(
+        settings=replace(SETTINGS, elmo=small_weights["char"], epochs=1), save_dir=tmp_path / "ner"
+    )
     (copy,) = tmp_path.glob("ner/elmo-*/model.safetensors")
     tensors, metadata = read_tensors(copy)
     write_tensors(copy, {name: 2 * x for name, x in tensors.items()}, metadata)
@@ -128,7 +148,9 @@ def test_a_ready_made_model_has_a_name(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     trained = train(settings=replace(SETTINGS, elmo="en"), test=DATA, save_dir="tagger/en-ner")
     found = Tagger("en-ner")
-    assert found.folder == tmp_path / "tagger/en-ner" and found.predict(SENTENCES) == trained.predict(SENTENCES)
+    assert found.folder == tmp_path / "tagger/en-ner" and found.predict(
+        SENTENCES
+    ) == trained.predict(SENTENCES)
     for task, name, word in ((Tagger, "en-net", "en-ner"), (Classifier, "en-ner", "classifier.$")):
         with pytest.raises(UserError, match=word):
             task(name)
@@ -209,7 +231,9 @@ def test_elmo_can_be_left_out(tmp_path):
 
 def test_the_language_that_is_set_chooses_the_elmo(tmp_path):
     settings = TaggerSettings(epochs=0, hidden_dim=3, lang="zh")
-    assert Tagger.train([["OK", "!"]] * 4, [["O", "B-X"]] * 4, settings=settings).settings.elmo == "zh"
+    assert (
+        Tagger.train([["OK", "!"]] * 4, [["O", "B-X"]] * 4, settings=settings).settings.elmo == "zh"
+    )
 
 
 def test_text_in_another_language_is_warned_of(messages):
@@ -220,7 +244,9 @@ def test_text_in_another_language_is_warned_of(messages):
 
 def test_seconds_are_those_of_all_phases():
     """A classifier is trained over fixed vectors first, then fine-tuned."""
-    settings = ClassifierSettings(elmo="en", head="mean", epochs=2, elmo_trainable=True, tune_epochs=1, cache_gb=0.01)
+    settings = ClassifierSettings(
+        elmo="en", head="mean", epochs=2, elmo_trainable=True, tune_epochs=1, cache_gb=0.01
+    )
     seconds = {}
     classifier = Classifier.train(
         [" ".join(tokens) for tokens in SENTENCES],
@@ -248,7 +274,9 @@ def test_empty_sentences_have_no_labels():
 def test_labels_come_back_as_they_went_in():
     for names in ((1, 2, 0), (True, False, True), ("first name", "place", "none")):
         per, loc, other = names
-        labels = [[{"B-PER": per, "B-LOC": loc, "O": other}[label] for label in row] for row in LABELS]
+        labels = [
+            [{"B-PER": per, "B-LOC": loc, "O": other}[label] for label in row] for row in LABELS
+        ]
         tagger = train(labels=labels, dev=(SENTENCES, labels))
         predicted = tagger.predict(SENTENCES[:2])
         assert {type(label) for row in predicted for label in row} == {type(per)}
@@ -259,7 +287,12 @@ def test_labels_come_back_as_they_went_in():
 
 
 def test_a_word_among_characters_is_warned_of(messages):
-    train([["我", "用", "iPhone", "。"]] * 20, [["O", "O", "B-X", "O"]] * 20, replace(SETTINGS, epochs=0), dev=None)
+    train(
+        [["我", "用", "iPhone", "。"]] * 20,
+        [["O", "O", "B-X", "O"]] * 20,
+        replace(SETTINGS, epochs=0),
+        dev=None,
+    )
     assert "split into characters, but a token such as 'iPhone'" in messages()
 
 
@@ -319,7 +352,9 @@ def test_word_vectors_that_have_changed_are_not_resumed(tmp_path):
 @pytest.mark.parametrize("options", [{"layers": "mix"}, {"layers": "concat", "pool": "mean"}])
 def test_a_layer_that_the_settings_do_not_describe(small_weights, options):
     with pytest.raises(UserError, match="layers='concat'"):
-        train(settings=replace(SETTINGS, elmo=ELMo(small_weights["char"], 0, dropout=0.0, **options)))
+        train(
+            settings=replace(SETTINGS, elmo=ELMo(small_weights["char"], 0, dropout=0.0, **options))
+        )
 
 
 def test_a_layer_with_a_softmax_and_words(small_weights, tmp_path):
@@ -340,4 +375,6 @@ def test_without_epochs(tmp_path):
     assert draws[0][1] != draws[1][1]  # of the program's own generator
     with pytest.raises(UserError, match="a trained tagger"):
         ELMoEmbedder(tmp_path / "t")
-    assert tagger.scores["epoch"] == 0 and Tagger(tmp_path / "t").predict(SENTENCES) == tagger.predict(SENTENCES)
+    assert tagger.scores["epoch"] == 0 and Tagger(tmp_path / "t").predict(
+        SENTENCES
+    ) == tagger.predict(SENTENCES)

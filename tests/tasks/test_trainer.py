@@ -71,10 +71,13 @@ def test_the_average_is_applied_for_a_while():
 def test_the_model_has_the_averaged_weights():
     """After one step, a tenth of the initial weights and nine tenths of those after it."""
     initial, plain, averaged = (
-        weights_of(train(replace(SETTINGS, **changes))) for changes in ({"epochs": 0}, {}, {"ema": 0.99})
+        weights_of(train(replace(SETTINGS, **changes)))
+        for changes in ({"epochs": 0}, {}, {"ema": 0.99})
     )
     for name, weight in averaged.items():
-        np.testing.assert_allclose(weight, 0.1 * initial[name] + 0.9 * plain[name], atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(
+            weight, 0.1 * initial[name] + 0.9 * plain[name], atol=1e-6, err_msg=name
+        )
     assert any(not np.allclose(initial[name], plain[name]) for name in initial)
 
 
@@ -91,7 +94,12 @@ def test_the_learning_rate_rises_and_falls():
 
 def test_learning_rates_of_the_parts(checkpoints):
     """The first step of Adam is as long as the learning rate."""
-    options = {"elmo": checkpoints["word"], "elmo_trainable": True, "elmo_lr": 0.001, "layers": "mix"}
+    options = {
+        "elmo": checkpoints["word"],
+        "elmo_trainable": True,
+        "elmo_lr": 0.001,
+        "layers": "mix",
+    }
     settings = replace(SETTINGS, lr=0.01, emb_lr_factor=5.0, **options)
     before, after = weights_of(train(replace(settings, epochs=0))), weights_of(train(settings))
     for name, rate in {
@@ -105,9 +113,13 @@ def test_learning_rates_of_the_parts(checkpoints):
 
 def test_what_is_decayed():
     settings = replace(SETTINGS, weight_decay=0.1)
-    tagger = Tagger.create(settings, {"labels": ["a", "b"], "words": ["c"], "known": None, "pieces": None}, "cpu")
+    tagger = Tagger.create(
+        settings, {"labels": ["a", "b"], "words": ["c"], "known": None, "pieces": None}, "cpu"
+    )
     decay = make_optimizer(tagger.network, settings).weight_decay
-    assert "emission.weight" in decay and not any("embedding" in name or "bias" in name for name in decay)
+    assert "emission.weight" in decay and not any(
+        "embedding" in name or "bias" in name for name in decay
+    )
 
 
 # The best epoch
@@ -143,7 +155,9 @@ def test_the_first_best_epoch_is_kept_and_patience_ends_the_training(monkeypatch
 def test_a_resumed_training_continues_bit_for_bit(tmp_path, monkeypatch, stop):
     """Each epoch is scored better than those before it, so that the model has the weights of the last one."""
     if not paddle_compat.random_states(paddle):
-        pytest.skip(f"paddle {paddle.__version__} hides the state of its random generator, which dropout draws from")
+        pytest.skip(
+            f"paddle {paddle.__version__} hides the state of its random generator, which dropout draws from"
+        )
     scores = itertools.count()
     monkeypatch.setattr(Tagger, "measure", lambda *_: Scored(next(scores)))
 
@@ -157,7 +171,9 @@ def test_a_resumed_training_continues_bit_for_bit(tmp_path, monkeypatch, stop):
     whole = Tagger.train(*data, **options, progress=False)
     with pytest.raises(KeyboardInterrupt):
         Tagger.train(*data, **options, save_dir=tmp_path / "model", progress=interrupt)
-    resumed = Tagger.train(*data, **options, save_dir=tmp_path / "model", resume=True, progress=False)
+    resumed = Tagger.train(
+        *data, **options, save_dir=tmp_path / "model", resume=True, progress=False
+    )
     assert whole.scores["epoch"] == resumed.scores["epoch"] == 4
     for name, weight in weights_of(resumed).items():
         np.testing.assert_array_equal(weight, weights_of(whole)[name], err_msg=name)

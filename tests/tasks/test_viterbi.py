@@ -16,7 +16,11 @@ def test_the_best_labels_are_those_of_an_enumeration():
     stop = random.standard_normal(3)
 
     def score(row: int, path: tuple[int, ...]) -> float:
-        total = start[path[0]] + stop[path[-1]] + sum(emissions[row, t, label] for t, label in enumerate(path))
+        total = (
+            start[path[0]]
+            + stop[path[-1]]
+            + sum(emissions[row, t, label] for t, label in enumerate(path))
+        )
         return total + sum(transitions[pair] for pair in itertools.pairwise(path))
 
     found = best_paths(emissions, transitions, start, stop, lengths)

@@ -30,14 +30,26 @@ from elmo_core.weights import checkpoint
 
 VARIANTS = {
     "relu, two highways": ({}, {}),
-    "tanh, one highway": ({"cell_clip": OMIT, "proj_clip": OMIT}, {"activation": "tanh", "n_highway": 1}),
+    "tanh, one highway": (
+        {"cell_clip": OMIT, "proj_clip": OMIT},
+        {"activation": "tanh", "n_highway": 1},
+    ),
     "no highway, three layers": ({"n_layers": 3, "proj_clip": None}, {"n_highway": OMIT}),
-    "n_characters of training, highways null": ({"n_layers": 1}, {"n_characters": 261, "n_highway": None}),
-    "filters that add up to P, no skip": ({"use_skip_connections": False}, {"filters": [[2, 3], [5, 4]]}),
+    "n_characters of training, highways null": (
+        {"n_layers": 1},
+        {"n_characters": 261, "n_highway": None},
+    ),
+    "filters that add up to P, no skip": (
+        {"use_skip_connections": False},
+        {"filters": [[2, 3], [5, 4]]},
+    ),
     "P above H": ({"dim": 5, "n_layers": OMIT}, {"activation": "tanh"}),
     "12 characters a token": ({}, {"max_characters_per_token": 12}),
     "words": ({}, WORD),
-    "words, one layer, no skip": ({"n_layers": 1, "use_skip_connections": OMIT, "cell_clip": 0}, WORD),
+    "words, one layer, no skip": (
+        {"n_layers": 1, "use_skip_connections": OMIT, "cell_clip": 0},
+        WORD,
+    ),
 }
 
 
@@ -56,7 +68,9 @@ def test_an_imported_model_computes_what_its_files_say(variant, tmp_path):
 def single_cells(arrays: dict) -> dict:
     """A dump of a model with one layer: its cells are not in a MultiRNNCell."""
     names = [name for name in arrays if "MultiRNNCell" in name]
-    return {name.replace("MultiRNNCell/Cell0/", ""): arrays[name] for name in names} | dict.fromkeys(names)
+    return {
+        name.replace("MultiRNNCell/Cell0/", ""): arrays[name] for name in names
+    } | dict.fromkeys(names)
 
 
 def mask_first(name: str):
@@ -68,7 +82,10 @@ def one_more_character(arrays: dict) -> dict:
 
 
 def neutral_projection(_: dict) -> dict:
-    return {"CNN_proj/W_proj": np.eye(P, dtype=np.float32), "CNN_proj/b_proj": np.zeros(P, np.float32)}
+    return {
+        "CNN_proj/W_proj": np.eye(P, dtype=np.float32),
+        "CNN_proj/b_proj": np.zeros(P, np.float32),
+    }
 
 
 SQUARE = {"filters": [[1, P]]}  # filters that add up to P
@@ -81,7 +98,12 @@ SAME = {  # other files that mean the same model, and a word of the remark about
     "single cells": ({"n_layers": 1}, {}, single_cells, ""),
     "the mask's row": ({}, {}, mask_first("char_embed"), "char_embed has 262 rows"),
     "a character more": ({}, {}, one_more_character, "char_embed has 262 rows"),
-    "float64, big-endian": ({}, {}, lambda arrays: {name: array.astype(">f8") for name, array in arrays.items()}, ""),
+    "float64, big-endian": (
+        {},
+        {},
+        lambda arrays: {name: array.astype(">f8") for name, array in arrays.items()},
+        "",
+    ),
     "AllenNLP's projection": ({}, SQUARE, neutral_projection, ""),
     "compressed": ({}, {}, lambda _: {"packed": True}, ""),
     "more": ({}, {}, lambda _: {"beta1_power": np.ones(1)}, "beta1_power"),
@@ -110,9 +132,12 @@ def test_lstms_without_projections(tmp_path):
     cells = [name for name in arrays if name.endswith("W_P_0")]
     write_bilm(tmp_path, options, **dict.fromkeys(cells))
     convert.main(import_flags(tmp_path, tmp_path / "out"))
-    write_bilm(tmp_path, options_of({"dim": P, "proj_clip": None}, {}), **dict.fromkeys(cells, np.eye(P)))
+    write_bilm(
+        tmp_path, options_of({"dim": P, "proj_clip": None}, {}), **dict.fromkeys(cells, np.eye(P))
+    )
     tiny.assert_vectors(
-        tmp_path / "out", reference.read_bilm_hdf5(tmp_path / "options.json", tmp_path / "weights.hdf5")
+        tmp_path / "out",
+        reference.read_bilm_hdf5(tmp_path / "options.json", tmp_path / "weights.hdf5"),
     )
 
 
@@ -128,8 +153,12 @@ def test_an_imported_softmax_predicts(cnn, where, tmp_path, capsys):
                 file[name] = arrays[name]
         write_bilm(tmp_path, options_of({}, cnn))
         flags.insert(1, str(apart))
-    convert.main(["import", str(tmp_path), f"--output={tmp_path / 'out'}"] if where == "beside" else flags)
-    parameters = reference.read_bilm_hdf5(tmp_path / "options.json", tmp_path / "weights.hdf5", vocabulary=WORDS)
+    convert.main(
+        ["import", str(tmp_path), f"--output={tmp_path / 'out'}"] if where == "beside" else flags
+    )
+    parameters = reference.read_bilm_hdf5(
+        tmp_path / "options.json", tmp_path / "weights.hdf5", vocabulary=WORDS
+    )
     parameters.softmax = arrays["softmax/W"].astype(float), arrays["softmax/b"].astype(float)
     assert_predicts(tmp_path / "out", parameters, tmp_path / "text", capsys)
 
@@ -160,7 +189,9 @@ def test_an_export_is_readable_by_others_and_imports_back(trip, tmp_path):
     expected, _ = reference.embed(tiny.reference_of(bilm), tiny.SENTENCES)
     assert_close(found, expected)
     options = json.loads(paths[0].read_text(encoding="utf-8"))
-    assert {"cell_clip", "proj_clip", "n_layers", "dim"} <= options["lstm"].keys()  # AllenNLP takes no default
+    assert {"cell_clip", "proj_clip", "n_layers", "dim"} <= options[
+        "lstm"
+    ].keys()  # AllenNLP takes no default
     with h5py.File(paths[1]) as file:
         for name, shape in shapes_of_export(options).items():
             assert file[name].shape == shape and file[name].dtype == "<f4"
@@ -219,7 +250,11 @@ def test_wrong_options(section, changes, word, tmp_path):
     for name in [name for name, value in changes.items() if value is OMIT]:
         del values[name]
     (tmp_path / "options.json").write_text(json.dumps(options), encoding="utf-8")
-    refused(import_flags(tmp_path, tmp_path / "out"), f"options.json.*{word}|{word}.*options.json", tmp_path)
+    refused(
+        import_flags(tmp_path, tmp_path / "out"),
+        f"options.json.*{word}|{word}.*options.json",
+        tmp_path,
+    )
 
 
 def dataset(name: str, **kinds):
@@ -240,7 +275,10 @@ WEIGHTS = {
     "a pipe": (lambda p: (p.unlink(), os.mkfifo(p)), "pipe"),
     "a row less": (dataset("char_embed", data=np.ones((260, C))), r"char_embed is \(260, 5\)"),
     "integers": (dataset("CNN_proj/b_proj", data=np.ones(P, int)), "CNN_proj/b_proj .* of type"),
-    "overflow": (dataset("CNN_proj/b_proj", data=np.full(P, 1e300)), "CNN_proj/b_proj .* not finite"),
+    "overflow": (
+        dataset("CNN_proj/b_proj", data=np.full(P, 1e300)),
+        "CNN_proj/b_proj .* not finite",
+    ),
 }
 
 
@@ -256,11 +294,18 @@ def test_files_that_do_not_belong_together(tmp_path):
     write_bilm(tmp_path, options_of({}, WORD))
     vocab, flags = tmp_path / "vocab.txt", import_flags(tmp_path, tmp_path / "out")
     with_vocab = [*flags, f"--vocab={vocab}"]
-    for words, message in ((WORDS[:-1], r"embedding is \(12, 7\)"), (WORDS[:-2], r"embedding is \(12, 7\)")):
+    for words, message in (
+        (WORDS[:-1], r"embedding is \(12, 7\)"),
+        (WORDS[:-2], r"embedding is \(12, 7\)"),
+    ):
         vocab.write_text("\n".join(words), encoding="utf-8")
         refused(with_vocab, message, tmp_path)
     shutil.copy(tmp_path / "weights.hdf5", tmp_path / "other.hdf5")
-    refused(["import", str(tmp_path), f"--output={tmp_path / 'out'}"], r"hdf5 is of another model", tmp_path)
+    refused(
+        ["import", str(tmp_path), f"--output={tmp_path / 'out'}"],
+        r"hdf5 is of another model",
+        tmp_path,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -287,9 +332,18 @@ def test_damage_to_an_export_is_found(name, exported, tmp_path, no_fsync):
     """A damaged file is refused or gives the same model, except for numbers in the options."""
     shutil.copytree(exported / "theirs", tmp_path / "in")
     flags = import_flags(tmp_path / "in", tmp_path / "out", vocab=True)
-    results = list(accepted(tmp_path / "in" / name, lambda: import_all(flags, tmp_path / "out"), within=6000))
-    numbers = {"cell_clip", "proj_clip", "use_skip_connections", "max_characters"} if name == "options.json" else set()
-    weights, config = checkpoint.load_params(exported / "ours"), config_of(exported / "ours", numbers)
+    results = list(
+        accepted(tmp_path / "in" / name, lambda: import_all(flags, tmp_path / "out"), within=6000)
+    )
+    numbers = (
+        {"cell_clip", "proj_clip", "use_skip_connections", "max_characters"}
+        if name == "options.json"
+        else set()
+    )
+    weights, config = (
+        checkpoint.load_params(exported / "ours"),
+        config_of(exported / "ours", numbers),
+    )
     for _, (found, config_found) in results:
         np.testing.assert_equal(found, weights)
         assert config_found.items() >= config.items()

@@ -24,7 +24,10 @@ def test_files_are_recognised_by_their_names(tmp_path):
     write_bilm(folder, options_of({}, WORD))
     (folder / "__MACOSX").mkdir()
     (folder / "__MACOSX" / "._options.json").touch()  # in archives of macOS
-    named, words = [str(folder / name) for name in ("options.json", "weights.hdf5")], str(folder / "vocab.txt")
+    named, words = (
+        [str(folder / name) for name in ("options.json", "weights.hdf5")],
+        str(folder / "vocab.txt"),
+    )
     shutil.copy(words, tmp_path / "mine")
     ways = {
         "files": [named[1], words, named[0]],
@@ -34,7 +37,9 @@ def test_files_are_recognised_by_their_names(tmp_path):
     for way, argv in ways.items():
         convert.main(["import", *argv, f"--output={tmp_path / way}"])
         runs.assert_same(tmp_path / "files", tmp_path / way, checkpoint.load_params)
-    refused(["import", named[0], f"--output={tmp_path / 'out'}"], r"options\.json.*\.hdf5", tmp_path)
+    refused(
+        ["import", named[0], f"--output={tmp_path / 'out'}"], r"options\.json.*\.hdf5", tmp_path
+    )
 
 
 def zipped(files: dict[str, bytes]) -> bytes:
@@ -68,10 +73,22 @@ def tar_of(name: str, kind: bytes, link: str = "") -> bytes:
         tar_of("a", tarfile.REGTYPE)[:-20],
         zipped({"a": bytes(range(256)) * 99})[:-2],
     ],
-    ids=["up", "root", "tar up", "tar root", "symbolic link", "hard link", "pipe", "cut tar", "cut"],  # not their dates
+    ids=[
+        "up",
+        "root",
+        "tar up",
+        "tar root",
+        "symbolic link",
+        "hard link",
+        "pipe",
+        "cut tar",
+        "cut",
+    ],  # not their dates
 )
 def test_an_archive_writes_only_into_its_folder(content, tmp_path):
     (tmp_path / "archive").write_bytes(content)
     with pytest.raises(UserError, match=r"archive|No model"):
         formats.read_foreign([tmp_path / "archive"], tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["archive"] and not Path("/tmp/outside").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["archive"] and not Path(
+        "/tmp/outside"
+    ).exists()

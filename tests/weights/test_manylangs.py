@@ -37,7 +37,9 @@ def test_a_configuration_beside_or_shipped(tmp_path):
         convert.main(["import", str(tmp_path / "gone"), f"--output={tmp_path / 'none'}"])
     shipped = {"config_path": "configs/cnn_50_100_512_4096_sample.json"}
     (tmp_path / "gone" / "config.json").write_text(json.dumps(shipped), encoding="utf-8")
-    with pytest.raises(UserError, match="expected"):  # the numbers are known: these weights are smaller
+    with pytest.raises(
+        UserError, match="expected"
+    ):  # the numbers are known: these weights are smaller
         convert.main(["import", str(tmp_path / "gone"), f"--output={tmp_path / 'none'}"])
     assert not (tmp_path / "none").exists()
 
@@ -83,7 +85,10 @@ def test_no_code_is_run(tmp_path, capsys, old):
     path, content = tmp_path / "weights.pkl", pickle.dumps(Evil(), protocol=2)
     if old:
         path.write_bytes(
-            b"".join(pickle.dumps(part, 2) for part in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}))
+            b"".join(
+                pickle.dumps(part, 2)
+                for part in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})
+            )
             + content
         )
     else:

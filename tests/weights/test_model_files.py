@@ -46,8 +46,12 @@ def test_wrong_weights_are_listed(tmp_path):
     config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     config["model"]["projection_dim"] = 7
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    with pytest.raises(UserError, match=r"forward_lstm\.0\.input_weight is \(5, \d+\), expected \(7, \d+\)"):
+    with pytest.raises(
+        UserError, match=r"forward_lstm\.0\.input_weight is \(5, \d+\), expected \(7, \d+\)"
+    ):
         ELMoEmbedder(prefix)
-    (tmp_path / "config.json").write_text(json.dumps({**config, "model": {"colour": 1}}), encoding="utf-8")
+    (tmp_path / "config.json").write_text(
+        json.dumps({**config, "model": {"colour": 1}}), encoding="utf-8"
+    )
     with pytest.raises(UserError, match=r"config\.json.*colour"):
         elmo.load_bilm(prefix)

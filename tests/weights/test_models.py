@@ -41,4 +41,6 @@ def test_the_ready_made_models_read_raw_text_and_words(tmp_path, monkeypatch):
     for spans in Tagger("en-ewt").spans([text, words]):
         assert ([span.text for span in spans], [span.label for span in spans]) == (words, tags)
     (spans,) = Tagger("zh-gsd").spans(["他在北京工作。"])
-    assert " ".join(f"{span.text}/{span.label}" for span in spans) == "他/w 在/w 北京/LOC 工作/w 。/w"
+    assert (
+        " ".join(f"{span.text}/{span.label}" for span in spans) == "他/w 在/w 北京/LOC 工作/w 。/w"
+    )

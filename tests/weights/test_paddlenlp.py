@@ -30,19 +30,37 @@ def random_model(bias_hh: bool, names: str) -> dict[str, np.ndarray]:
     tokens, n_filters = "_token_embding_layer", sum(n for _, n in FILTERS)
     found = {f"{tokens}._char_embedding_layer.weight": draw(262, 5)}
     for k, (width, n) in enumerate(FILTERS):
-        found |= {f"{tokens}.cnn_layer_{k}.weight": draw(n, 5, 1, width), f"{tokens}.cnn_layer_{k}.bias": draw(n)}
+        found |= {
+            f"{tokens}.cnn_layer_{k}.weight": draw(n, 5, 1, width),
+            f"{tokens}.cnn_layer_{k}.bias": draw(n),
+        }
     for gate in ("carry", "transform"):
         found[f"{tokens}._highway_layer.{gate}_linear_0.weight"] = draw(n_filters, n_filters)
         found[f"{tokens}._highway_layer.{gate}_linear_0.bias"] = draw(n_filters)
-    found |= {f"{tokens}._linear_layer.weight": draw(n_filters, P), f"{tokens}._linear_layer.bias": draw(P)}
-    for layer in (f"_elmobilm.{direction}_lstm_layer_{k}" for direction in ("forward", "backward") for k in (0, 1)):
+    found |= {
+        f"{tokens}._linear_layer.weight": draw(n_filters, P),
+        f"{tokens}._linear_layer.bias": draw(P),
+    }
+    for layer in (
+        f"_elmobilm.{direction}_lstm_layer_{k}"
+        for direction in ("forward", "backward")
+        for k in (0, 1)
+    ):
         for name in ("weight_ih", "weight_hh", "bias_ih", *["bias_hh"] * bias_hh):
-            found[names.format(layer=layer, name=name)] = draw(4 * P, P) if "weight" in name else draw(4 * P)
-    return found | {"_linear_layer.weight": draw(P, 4 + len(WORDS)), "_linear_layer.bias": draw(4 + len(WORDS))}
+            found[names.format(layer=layer, name=name)] = (
+                draw(4 * P, P) if "weight" in name else draw(4 * P)
+            )
+    return found | {
+        "_linear_layer.weight": draw(P, 4 + len(WORDS)),
+        "_linear_layer.bias": draw(4 + len(WORDS)),
+    }
 
 
 def save(arrays: dict[str, np.ndarray], folder: Path) -> None:
-    paddle.save({name: paddle.to_tensor(array) for name, array in arrays.items()}, str(folder / "10000.pdparams"))
+    paddle.save(
+        {name: paddle.to_tensor(array) for name, array in arrays.items()},
+        str(folder / "10000.pdparams"),
+    )
 
 
 def parameters_of(found: dict[str, np.ndarray], names: str) -> reference.Parameters:
@@ -52,22 +70,32 @@ def parameters_of(found: dict[str, np.ndarray], names: str) -> reference.Paramet
         lstm[direction] = []
         for k in (0, 1):
             layer = f"_elmobilm.{direction}_lstm_layer_{k}"
-            w_x, w_h, bias = (found[names.format(layer=layer, name=n)] for n in ("weight_ih", "weight_hh", "bias_ih"))
+            w_x, w_h, bias = (
+                found[names.format(layer=layer, name=n)]
+                for n in ("weight_ih", "weight_hh", "bias_ih")
+            )
             bias = bias + found.get(names.format(layer=layer, name="bias_hh"), 0)
             lstm[direction].append(reference.layer_of(w_x.T, w_h.T, bias, np.eye(P), order="ifjo"))
     parameters = reference.Parameters(lstm, skip=False)
     prefix = "_token_embding_layer."
-    tokens = {name.removeprefix(prefix): array for name, array in found.items() if name.startswith(prefix)}
+    tokens = {
+        name.removeprefix(prefix): array for name, array in found.items() if name.startswith(prefix)
+    }
     parameters.char_embed = tokens["_char_embedding_layer.weight"]
     for k, (width, _) in enumerate(FILTERS):
         kernel = tokens[f"cnn_layer_{k}.weight"][:, :, 0].T  # (width, D, n)
         parameters.cnn.append((width, kernel, tokens[f"cnn_layer_{k}.bias"]))
     gates = ("carry", "transform")
     highway = {f"W_{gate}": tokens[f"_highway_layer.{gate}_linear_0.weight"] for gate in gates}
-    parameters.highways = [highway | {f"b_{gate}": tokens[f"_highway_layer.{gate}_linear_0.bias"] for gate in gates}]
+    parameters.highways = [
+        highway | {f"b_{gate}": tokens[f"_highway_layer.{gate}_linear_0.bias"] for gate in gates}
+    ]
     parameters.proj = tokens["_linear_layer.weight"], tokens["_linear_layer.bias"]
     weight, bias = found["_linear_layer.weight"].T, found["_linear_layer.bias"]
-    parameters.softmax = np.delete(weight, 3, axis=0), np.delete(bias, 3)  # the fourth is its padding
+    parameters.softmax = (
+        np.delete(weight, 3, axis=0),
+        np.delete(bias, 3),
+    )  # the fourth is its padding
     return parameters
 
 
@@ -101,7 +129,9 @@ def test_numbers_too_large_for_float32_are_an_error(tmp_path):
     (tmp_path / "vocab-15w.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"_linear_layer\.bias"):
         vocab = f"--vocab={tmp_path / 'vocab-15w.txt'}"
-        convert.main(["import", str(tmp_path / "10000.pdparams"), vocab, f"--output={tmp_path / 'out'}"])
+        convert.main(
+            ["import", str(tmp_path / "10000.pdparams"), vocab, f"--output={tmp_path / 'out'}"]
+        )
     assert not (tmp_path / "out").exists()
 
 

@@ -27,16 +27,26 @@ for path in map(Path, sys.argv[1:]):
 def test_a_key_of_many_nested_tuples_is_an_error(tmp_path):
     """In a process of its own, which it would crash."""
     n, paths = 300_000, []
-    for name, begin, make in (("t", "(", "t"), ("t1", "", "\x85"), ("t2", "", "N\x86"), ("t3", "", "NN\x87")):
+    for name, begin, make in (
+        ("t", "(", "t"),
+        ("t1", "", "\x85"),
+        ("t2", "", "N\x86"),
+        ("t3", "", "NN\x87"),
+    ):
         paths.append(tmp_path / f"{name}.pdparams")
         paths[-1].write_bytes(f"\x80\x02}}{begin * n}N{make * n}Ns.".encode("latin1"))
     command = [sys.executable, "-c", READ_ALL, *paths]
-    lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=PROJECT).stdout.splitlines()
-    assert len(lines) == 4 and all(path.name in line for path, line in zip(paths, lines, strict=True))
+    lines = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, cwd=PROJECT
+    ).stdout.splitlines()
+    assert len(lines) == 4 and all(
+        path.name in line for path, line in zip(paths, lines, strict=True)
+    )
 
 
 @pytest.mark.parametrize(
-    ("offset", "shape", "strides"), [(0, (5,), (1,)), (2, (3,), (1,)), (-1, (2,), (1,)), (0, (2,), (-1,))]
+    ("offset", "shape", "strides"),
+    [(0, (5,), (1,)), (2, (3,), (1,)), (-1, (2,), (1,)), (0, (2,), (-1,))],
 )
 def test_a_tensor_cannot_reach_beyond_its_storage(offset, shape, strides):
     with pytest.raises((ValueError, TypeError)):

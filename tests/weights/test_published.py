@@ -33,7 +33,14 @@ SMALL = "allennlp-small"
 def server(server, tmp_path, monkeypatch):
     """A mirror; models are kept in a folder of the test's own."""
     server.etags = True
-    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+    for name in (
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ELMO_MIRROR", server.address)
@@ -48,10 +55,20 @@ def fakes(tmp_path_factory) -> dict[str, dict[str, bytes]]:
     foreign.write_bilm(folder / "bilm", foreign.options_of({}, {}))
     foreign.write_fluid(folder / "fluid" / "baike_elmo_checkpoint")
     manylangs_model.write_model(folder / "zhs.model")
-    options, weights = [(folder / "bilm" / name).read_bytes() for name in ("options.json", "weights.hdf5")]
+    options, weights = [
+        (folder / "bilm" / name).read_bytes() for name in ("options.json", "weights.hdf5")
+    ]
     foreign.write_softmax(folder / "softmax_weights.hdf5")
-    head = {path.name: path.read_bytes() for path in (folder / "softmax_weights.hdf5", folder / "bilm/vocab.txt")}
-    inside = {"model.hdf5": weights, "options.json": options, "vocab.txt.gz": b"not read", "meta.json": b"{}"}
+    head = {
+        path.name: path.read_bytes()
+        for path in (folder / "softmax_weights.hdf5", folder / "bilm/vocab.txt")
+    }
+    inside = {
+        "model.hdf5": weights,
+        "options.json": options,
+        "vocab.txt.gz": b"not read",
+        "meta.json": b"{}",
+    }
     many = {path.name: path.read_bytes() for path in (folder / "zhs.model").iterdir()}
     archived = tarred(folder / "bilm", "gz")
     cuts = [len(archived) * k // 4 for k in range(5)]
@@ -61,7 +78,10 @@ def fakes(tmp_path_factory) -> dict[str, dict[str, bytes]]:
     return {
         "bilm-tf": {**bilm, ".tar.gz": archived},
         "manylangs": {".zip": zipped(many), ".tar.bz2": tarred(folder / "zhs.model", "bz2")},
-        "fluid": {".tar.gz": tarred(folder / "fluid" / "baike_elmo_checkpoint", "gz"), "vocab": vocabulary(folder)},
+        "fluid": {
+            ".tar.gz": tarred(folder / "fluid" / "baike_elmo_checkpoint", "gz"),
+            "vocab": vocabulary(folder),
+        },
     }
 
 
@@ -103,11 +123,15 @@ def leftovers(home: Path) -> set[str]:
 
 
 FETCHED = [model for model in published.table().values() if model.format != "bundled"]
-SHARE_A_SERVER = {model.name for model in FETCHED if model.files.startswith("http://vectors.nlpl.eu")}
+SHARE_A_SERVER = {
+    model.name for model in FETCHED if model.files.startswith("http://vectors.nlpl.eu")
+}
 EXAMPLES = {"manylangs-english", "rusvectores-195", "nlpl-218"}  # of those
 
 
-@pytest.mark.parametrize("name", sorted({model.name for model in FETCHED} - SHARE_A_SERVER | EXAMPLES))
+@pytest.mark.parametrize(
+    "name", sorted({model.name for model in FETCHED} - SHARE_A_SERVER | EXAMPLES)
+)
 def test_a_model_in_its_published_form_is_fetched_and_read(name, server, fakes, tmp_path, no_fsync):
     model = published.table()[name]
     local_files = []
@@ -131,12 +155,22 @@ def test_a_model_in_its_published_form_is_fetched_and_read(name, server, fakes, 
 
 
 def test_models_are_listed_without_a_network(server, capsys):
-    assert [model.name for model in elmo.models(language="german")] == ["t-systems-de", "manylangs-german"]
+    assert [model.name for model in elmo.models(language="german")] == [
+        "t-systems-de",
+        "manylangs-german",
+    ]
     assert [model.name for model in elmo.models("eu")] == ["schweter-eu", "manylangs-basque"]
-    assert not any(model.is_installed for model in elmo.models()) and "German" in repr(elmo.models("de")[0])
+    assert not any(model.is_installed for model in elmo.models()) and "German" in repr(
+        elmo.models("de")[0]
+    )
     convert.main(["list", "--language=German"])
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()][::2] == ["name", "manylangs-german"]
-    assert [model.name for model in elmo.models("Norwegian Bokmål")] == ["manylangs-norwegian-bokmal"]
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()][::2] == [
+        "name",
+        "manylangs-german",
+    ]
+    assert [model.name for model in elmo.models("Norwegian Bokmål")] == [
+        "manylangs-norwegian-bokmal"
+    ]
     with pytest.raises(UserError, match="Klingon"):
         convert.main(["list", "--language=Klingon"])
     assert not server.requests
@@ -146,7 +180,11 @@ def test_the_table_itself(monkeypatch):
     """Addresses are complete, and a mirror replaces them."""
     for model in FETCHED:
         assert (model.files or model.note) and not model.licence.startswith("http"), model.name
-        assert all(re.match(r"https?://[^/ ]+/.*\w$", one) for addresses in model.addresses for one in addresses)
+        assert all(
+            re.match(r"https?://[^/ ]+/.*\w$", one)
+            for addresses in model.addresses
+            for one in addresses
+        )
     monkeypatch.setenv("ELMO_MIRROR", "https://mirror.example/elmo/")
     assert published.mirrored("http://host/a/b.zip") == "https://mirror.example/elmo/host/a/b.zip"
 
@@ -158,7 +196,9 @@ def test_a_name_is_taken_wherever_a_path_is(server, fakes, tmp_path, monkeypatch
     assert ELMo(SMALL)(SENTENCES)[0][0].shape == [1, 3, 14]
     assert len(server.requests) == 2  # once, and never again
     Path("text").write_text("the river bank\n", encoding="utf-8")
-    run_embed.main([f"--init_from_ckpt={SMALL}", "--input=text", "--output=vectors.hdf5", "--device=cpu"])
+    run_embed.main(
+        [f"--init_from_ckpt={SMALL}", "--input=text", "--output=vectors.hdf5", "--device=cpu"]
+    )
     convert.main(["export", SMALL, "--output=exported"])
     convert.main(["list"])
     here = [line for line in capsys.readouterr().out.splitlines() if line.endswith("yes")]
@@ -179,7 +219,9 @@ def test_a_bundled_model_is_found_from_any_folder(tmp_path, monkeypatch, capsys)
     monkeypatch.chdir(tmp_path / "whole")
     Path("zh").mkdir()  # a corpus of the user's, which is no model
     convert.main(["list"])
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.endswith("yes")] == ["zh"]
+    assert [
+        line.split()[0] for line in capsys.readouterr().out.splitlines() if line.endswith("yes")
+    ] == ["zh"]
 
     loaded, vocabulary = load_bilm("zh", softmax=True)
     assert vocabulary.tokens == tiny.WORDS
@@ -200,7 +242,9 @@ def test_what_a_server_does_wrong_is_named(server, fakes, tmp_path):
         with pytest.raises(UserError) as error:
             published.install(SMALL)
         text = str(error.value)
-        assert word in text and weights in text and "--from" in text and "elmo.install" in text, text
+        assert word in text and weights in text and "--from" in text and "elmo.install" in text, (
+            text
+        )
         assert not leftovers(tmp_path / "home")
 
     server.lies[weights] = 100
@@ -257,7 +301,12 @@ def test_two_processes_fetch_once(server, fakes):
     server.stalls = [1.0]
     program = f"from elmo_core.weights import published\nprint(published.install({SMALL!r}))"
     running = [
-        subprocess.Popen([sys.executable, "-c", program], cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        subprocess.Popen(
+            [sys.executable, "-c", program],
+            cwd=PROJECT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         for _ in range(2)
     ]
     outputs = [process.communicate(timeout=60) for process in running]
@@ -267,7 +316,10 @@ def test_two_processes_fetch_once(server, fakes):
 
 @pytest.mark.parametrize("how", ["files", "folder", "archive"])
 def test_files_brought_by_hand(how, server, fakes, tmp_path, capsys):
-    files = {"my_options.json": fakes["bilm-tf"]["options.json"], "w.hdf5": fakes["bilm-tf"][".hdf5"]}
+    files = {
+        "my_options.json": fakes["bilm-tf"]["options.json"],
+        "w.hdf5": fakes["bilm-tf"][".hdf5"],
+    }
     (tmp_path / "local_files").mkdir()
     for name, content in files.items():
         (tmp_path / "local_files" / name).write_bytes(content)
@@ -279,7 +331,9 @@ def test_files_brought_by_hand(how, server, fakes, tmp_path, capsys):
     }
     convert.main(["get", SMALL, "--from", *map(str, local_files[how])])
     assert checkpoint.exists(Path(capsys.readouterr().out.strip())) and not server.requests
-    assert width(ELMoEmbedder(SMALL)) == (3, 3, 14) and (tmp_path / "local_files" / "w.hdf5").exists()
+    assert (
+        width(ELMoEmbedder(SMALL)) == (3, 3, 14) and (tmp_path / "local_files" / "w.hdf5").exists()
+    )
 
 
 def test_what_is_brought_must_be_the_models(server, fakes, tmp_path):

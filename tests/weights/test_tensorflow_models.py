@@ -48,15 +48,23 @@ VARIANTS = {  # lstm, char_cnn, number of shards
 }
 
 
-def write_dump(folder: Path, lstm: dict, cnn: dict | None, softmax: bool = True) -> dict[str, np.ndarray]:
+def write_dump(
+    folder: Path, lstm: dict, cnn: dict | None, softmax: bool = True
+) -> dict[str, np.ndarray]:
     """Write a model in HDF5, as bilm-tf dumps it. Returns its arrays."""
     options = options_of(lstm, cnn)
-    left_out = [name for name in foreign.shapes_of(options) if name.endswith("W_P_0") and lstm.get("dim") == P]
+    left_out = [
+        name
+        for name in foreign.shapes_of(options)
+        if name.endswith("W_P_0") and lstm.get("dim") == P
+    ]
     return foreign.write_bilm(folder, options, softmax, **dict.fromkeys(left_out))
 
 
 def imported(*paths: Path, to: Path, vocab: Path | None = None) -> Path:
-    convert.main(["import", *map(str, paths), f"--output={to}", *([f"--vocab={vocab}"] if vocab else [])])
+    convert.main(
+        ["import", *map(str, paths), f"--output={to}", *([f"--vocab={vocab}"] if vocab else [])]
+    )
     return to
 
 
@@ -79,10 +87,14 @@ def test_a_training_folder_imports_as_its_dump_does(variant, tmp_path):
 def test_one_of_several_checkpoints_is_named(tmp_path):
     arrays = write_dump(tmp_path, {}, None)
     writer.write_training(tmp_path / "in", arrays, 20)
-    writer.write_training(tmp_path / "in", {name: np.zeros_like(array) for name, array in arrays.items()}, 7)
+    writer.write_training(
+        tmp_path / "in", {name: np.zeros_like(array) for name, array in arrays.items()}, 7
+    )
     writer.write_options(tmp_path / "in", {}, None)
     refused(tmp_path / "in", r"model\.ckpt-20\.index")
-    ours = imported(tmp_path / "in/model.ckpt-20.index", to=tmp_path / "ours", vocab=tmp_path / "vocab.txt")
+    ours = imported(
+        tmp_path / "in/model.ckpt-20.index", to=tmp_path / "ours", vocab=tmp_path / "vocab.txt"
+    )
     np.testing.assert_equal(checkpoint.load_params(ours)["softmax.weight"], arrays["softmax/W"])
 
 
@@ -92,7 +104,9 @@ def test_a_vocabulary_in_bilm_tfs_order(cnn, tmp_path):
     arrays = write_dump(tmp_path / "dump", {}, cnn)
     expected = imported(tmp_path / "dump", to=tmp_path / "expected")
     order = [3, 1, 4, 0, 5, 2, *range(6, len(foreign.WORDS))]
-    theirs = {name: array[order] if len(array) == len(order) else array for name, array in arrays.items()}
+    theirs = {
+        name: array[order] if len(array) == len(order) else array for name, array in arrays.items()
+    }
     writer.write_training(tmp_path / "in", theirs)
     writer.write_options(tmp_path / "in", {}, cnn)
     words = [foreign.WORDS[row] for row in order]
@@ -153,7 +167,9 @@ def refused(folder: Path, word: str) -> None:
 def test_damage_is_an_error_or_changes_numbers(tmp_path, no_fsync):
     writer.write_training(tmp_path / "in", write_dump(tmp_path, {}, SMALL, softmax=False))
     path = tmp_path / "in/model.ckpt-20.index"
-    for _ in accepted(path, lambda: [np.array(array) for array in read_tensorflow(path).values()], times=300):
+    for _ in accepted(
+        path, lambda: [np.array(array) for array in read_tensorflow(path).values()], times=300
+    ):
         pass
 
 
@@ -188,8 +204,18 @@ def test_bilm_tfs_own_vectors_and_perplexity(name, shared, tmp_path, capsys):
     ours = imported(shared / name, to=tmp_path / "ours")
     layers = ELMoEmbedder(ours, device="cpu").encode(sentences)
     assert_close(layers, [expected[f"sent{k}_layers"] for k in range(len(sentences))])
-    run_eval.main([f"--dev_data_path={shared / name / 'heldout.txt'}", f"--init_from_ckpt={ours}", "--batch_size=1"])
-    numbers = [line.split()[-1] for line in capsys.readouterr().out.splitlines() if line.startswith("perplexity")]
+    run_eval.main(
+        [
+            f"--dev_data_path={shared / name / 'heldout.txt'}",
+            f"--init_from_ckpt={ours}",
+            "--batch_size=1",
+        ]
+    )
+    numbers = [
+        line.split()[-1]
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("perplexity")
+    ]
     for number, of in zip(numbers[:2], ("forward", "backward"), strict=True):
         assert float(number) == pytest.approx(float(expected[f"ppl_{of}_batch1"]), abs=6e-4)
 
@@ -201,7 +227,11 @@ def test_the_hubs_own_outputs(shared, tmp_path):
         ELMoEmbedder(ours, device="cpu", layers=name, pool=pool).encode(sentences)
         for name, pool in (("all", None), ("mix", None), ("mix", "mean"))
     )
-    found = {"word_emb": [array[0, :, : array.shape[2] // 2] for array in layers], "elmo": mix, "default": default}
+    found = {
+        "word_emb": [array[0, :, : array.shape[2] // 2] for array in layers],
+        "elmo": mix,
+        "default": default,
+    }
     found |= {f"lstm_outputs{k}": [array[k] for array in layers] for k in (1, 2)}
     for output, arrays in found.items():
         assert_close(arrays, [expected[f"sent{k}_{output}"] for k in range(len(sentences))], 1e-4)

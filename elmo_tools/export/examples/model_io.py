@@ -20,15 +20,21 @@ MODEL = json.loads((HERE / "inputs.json").read_text(encoding="utf-8"))
 SETTINGS = MODEL["settings"]  # of the trained model
 LINES_PER_BATCH = 64
 DICTIONARY = HERE / "user_dict.txt"
-SEGMENT = Segmenter(DICTIONARY.read_text(encoding="utf-8").split("\n") if DICTIONARY.exists() else ())  # jieba
+SEGMENT = Segmenter(
+    DICTIONARY.read_text(encoding="utf-8").split("\n") if DICTIONARY.exists() else ()
+)  # jieba
 
-Run = Callable[[dict[str, np.ndarray]], list[np.ndarray]]  # the model's outputs for its inputs by name
+Run = Callable[
+    [dict[str, np.ndarray]], list[np.ndarray]
+]  # the model's outputs for its inputs by name
 tokenise = Tokeniser(SETTINGS["lang"], SEGMENT)  # splits raw text as in training
 
 
 def main(load: Callable[[], Run], predict: Callable) -> None:
     """Answer the lines of standard input."""
-    parser = argparse.ArgumentParser(description="Reads lines from standard input; README.md says what they hold.")
+    parser = argparse.ArgumentParser(
+        description="Reads lines from standard input; README.md says what they hold."
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON object per line")
     args = parser.parse_args()
     sys.stdin.reconfigure(encoding="utf-8-sig", newline="\n")
@@ -41,7 +47,9 @@ def main(load: Callable[[], Run], predict: Callable) -> None:
             texts = [line for line in batch if line.strip()]
             answers = iter(predict(run, texts) if texts else [])
             for line in batch:
-                values, text = next(answers) if line.strip() else ({}, "")  # a blank line stays blank
+                values, text = (
+                    next(answers) if line.strip() else ({}, "")
+                )  # a blank line stays blank
                 print(json.dumps(values, ensure_ascii=False) if values and args.json else text)
     except UnicodeDecodeError as error:
         sys.exit(f"error: standard input is not UTF-8 ({error}). Convert it with iconv.")
@@ -88,18 +96,32 @@ def characters(token: str, spec: dict) -> list[int]:
         ids = table(spec["table"])
         special = {"<S>": ["<bos>"], "</S>": ["<eos>"]}.get(token)
         code_points = [ids.get(character, ids["<oov>"]) for character in special or token[:longest]]
-        return [ids["<eow>"], *code_points, ids["<bow>"]]  # begin and end swapped, as in ELMoForManyLangs
+        return [
+            ids["<eow>"],
+            *code_points,
+            ids["<bow>"],
+        ]  # begin and end swapped, as in ELMoForManyLangs
     special = {"<S>": [257], "</S>": [258]}.get(token)
-    return [259, *(special or [byte + 1 for byte in token.encode("utf-8", "ignore")[:longest]]), 260]
+    return [
+        259,
+        *(special or [byte + 1 for byte in token.encode("utf-8", "ignore")[:longest]]),
+        260,
+    ]
 
 
 def word(token: str, spec: dict) -> int:
     """A word's line number in its table, from 0."""
     ids, token = table(spec["table"]), token[: spec.get("longest")]
-    return ids.get(token, ids.get(token.lower(), spec["unknown"]) if spec.get("lower") else spec["unknown"])
+    return ids.get(
+        token, ids.get(token.lower(), spec["unknown"]) if spec.get("lower") else spec["unknown"]
+    )
 
 
 @cache
 def table(name: str) -> dict[str, int]:
     text = (HERE / name).read_text(encoding="utf-8")
-    return json.loads(text) if name.endswith(".json") else {line: k for k, line in enumerate(text[:-1].split("\n"))}
+    return (
+        json.loads(text)
+        if name.endswith(".json")
+        else {line: k for k, line in enumerate(text[:-1].split("\n"))}
+    )

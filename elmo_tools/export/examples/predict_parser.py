@@ -18,7 +18,9 @@ def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
             continue
         arcs, scores, *tags = (values[0] for values in run(arrays([tokens])))
         heads = maximum_tree(arcs[:n, 0, : n + 1])
-        scores = np.where(allowed_labels(heads, names), scores[np.arange(n), :, heads], -np.inf)  # (T, R)
+        scores = np.where(
+            allowed_labels(heads, names), scores[np.arange(n), :, heads], -np.inf
+        )  # (T, R)
         labels = [names[k] for k in scores.argmax(axis=-1)]
         tags = [SETTINGS["tags"][k] for k in tags[0][:n].argmax(axis=-1)] if tags else []
         offsets = token_offsets(tokens, line).tolist()

@@ -25,7 +25,9 @@ def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
         spans = [span._asdict() for span in line.spans(labels, SCHEME)]
         for span in spans:
             del span["score"]  # which the graph does not compute
-        columns = "".join(f"{word}\t{label}\n" for word, label in zip(line.words, labels, strict=True))
+        columns = "".join(
+            f"{word}\t{label}\n" for word, label in zip(line.words, labels, strict=True)
+        )
         yield {"text": line.text, "tokens": line.tokens, "labels": labels, "spans": spans}, columns
 
 

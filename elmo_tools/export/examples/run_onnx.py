@@ -11,7 +11,9 @@ from predict import predict
 def load(threads: int = 1) -> Run:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(str(HERE / "model.onnx"), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        str(HERE / "model.onnx"), options, providers=["CPUExecutionProvider"]
+    )
     return lambda inputs: session.run(None, inputs)
 
 

@@ -18,7 +18,9 @@ from predict import predict
 def load(threads: int = 1) -> Run:
     (graph,) = (path for path in (HERE / "model.json", HERE / "model.pdmodel") if path.exists())
     if graph.suffix == ".json" and paddle.version.major == "2":
-        sys.exit(f"error: model.json needs Paddle 3, this is {paddle.__version__}. Export the model with this version.")
+        sys.exit(
+            f"error: model.json needs Paddle 3, this is {paddle.__version__}. Export the model with this version."
+        )
     config = inference.Config(str(graph), str(HERE / "model.pdiparams"))
     config.disable_mkldnn()  # with it, a tiny ELMo raised an exception in Paddle 3.3
     config.set_cpu_math_library_num_threads(threads)
@@ -29,7 +31,9 @@ def load(threads: int = 1) -> Run:
         for name, array in inputs.items():
             predictor.get_input_handle(name).copy_from_cpu(array)
         predictor.run()
-        return [predictor.get_output_handle(name).copy_to_cpu() for name in predictor.get_output_names()]
+        return [
+            predictor.get_output_handle(name).copy_to_cpu() for name in predictor.get_output_names()
+        ]
 
     return run
 
