@@ -75,7 +75,7 @@ def ours(name: str) -> set[str]:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_imports_run_downwards(name):
-    """Scripts import capabilities, capabilities the library, the library nothing but itself."""
+    """Scripts import the tools, the tools the library, the library nothing but itself."""
     top = name.partition(".")[0]
     assert not ours(name) & set(SCRIPTS)
     if top in LIBRARY:
