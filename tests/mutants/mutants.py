@@ -192,8 +192,8 @@ STREAMS = [
     Mutant(
         name="stream-reads-backwards",
         file="elmo_tools/pretraining/streams.py",
-        old="cut(-1, 0, -1)",
-        new="cut(-1, 0, 1)",
+        old="cut(READ, 0, BACKWARD)",
+        new="cut(READ, 0, FORWARD)",
         tests="tests/tools/test_streams.py::test_train_stream_equals_the_naive_one",
     ),
     Mutant(
@@ -262,8 +262,8 @@ STREAMS = [
     Mutant(
         name="noise-is-not-predicted",
         file="elmo_tools/pretraining/streams.py",
-        old="cut(0, 1, 1)",
-        new="cut(-1, 1, 1)",
+        old="cut(PREDICTED, 1, FORWARD)",
+        new="cut(READ, 1, FORWARD)",
         tests="tests/tools/test_streams.py::test_noise_is_read_but_not_predicted",
     ),
     Mutant(
@@ -283,15 +283,15 @@ STREAMS = [
     Mutant(
         name="evaluation-reads-what-is-before",
         file="elmo_tools/pretraining/streams.py",
-        old="row[:, -WARM_UP:]",
-        new="row[:, :WARM_UP]",
+        old="steps[:, -WARM_UP:]",
+        new="steps[:, :WARM_UP]",
         tests="tests/tools/test_perplexity.py::test_rows_take_parts_in_turn_and_read_what_is_before_them",
     ),
     Mutant(
         name="evaluation-begins-after-the-last-part",
         file="elmo_tools/pretraining/streams.py",
-        old="last = block[-1]",
-        new="last = block[0]",
+        old="last_part = block[-1]",
+        new="last_part = block[0]",
         tests="tests/tools/test_perplexity.py::test_rows_take_parts_in_turn_and_read_what_is_before_them",
     ),
     Mutant(
