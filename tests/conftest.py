@@ -29,7 +29,6 @@ SKIPS = (  # a test that is skipped for any other reason fails
     "no products in bfloat16",  # what some processors lack
     "NVRTC was not found",  # pip install nvidia-cuda-nvrtc-cu12
     "no FastAPI",  # pip install fastapi
-    "needs curl|wget does not tell|needs md5sum",
     "no /proc|on Linux",
     "this machine has a GPU",
     "paddle .* hides",  # its random generator

@@ -13,7 +13,6 @@ import difflib
 import os
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +25,6 @@ from elmo_core.weights import checkpoint, formats
 
 TABLE = Path(__file__).with_name("published.tsv")
 BUNDLED = Path(__file__).resolve().parents[1] / "models"
-BLOCK = 1 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -45,11 +43,13 @@ class PublishedModel:
     note: str
 
     def __repr__(self) -> str:
-        return f"<{self.name}: {self.description}{', installed' * self.is_installed}>"
+        installed = ", installed" if self.is_installed else ""
+        return f"<{self.name}: {self.description}{installed}>"
 
     @property
     def description(self) -> str:
-        return ", ".join(filter(None, (self.language, self.text, self.size)))
+        parts = [self.language, self.text, self.size]
+        return ", ".join(part for part in parts if part)
 
     @property
     def addresses(self) -> list[list[str]]:
@@ -72,24 +72,24 @@ class PublishedModel:
 @cache
 def table() -> dict[str, PublishedModel]:
     """Return the known models by name."""
-    lines = [
-        line for line in TABLE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")
-    ]
+    text = TABLE.read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
     rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE, restval="")
     return {row["name"]: PublishedModel(**row) for row in rows}
 
 
 def models(language: str | None = None) -> list[PublishedModel]:
-    """List the models that have a name, bundled or published. `is_installed` tells which can be loaded without a network.
+    """List the models that have a name, bundled or published.
 
+    Those that can be loaded without a network have `is_installed`.
     language: only those of a language, by name or code, such as "German" or "de".
     """
-    words = {model: re.findall(r"\w+", model.language.lower()) for model in table().values()}
-    return [
-        model
-        for model in words
-        if {*re.findall(r"\w+", str(language or "").lower())} <= {*words[model]}
-    ]
+    wanted = _words(language or "")
+    return [model for model in table().values() if wanted <= _words(model.language)]
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower()))
 
 
 def home() -> Path:
@@ -124,14 +124,13 @@ def install(name: str, files: str | Path | Sequence[str | Path] = ()) -> Path:
     files: its files, or a folder or archive with them, to use instead of downloads.
     """
     if name not in table():
-        hint = (
-            f"Did you mean {' or '.join(names)}?"
-            if (names := similar(str(name)))
-            else "`elmo.models()` lists all."
-        )
+        names = similar(str(name))
+        hint = f"Did you mean {' or '.join(names)}?" if names else "`elmo.models()` lists all."
         raise UserError(f"{name} is not a published model. {hint}")
     model = table()[name]
-    local_files = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
+    if isinstance(files, str | Path):
+        files = [files]
+    local_files = [Path(file) for file in files]
     if model.is_installed:
         if local_files:
             log.warning(f"{name} is in {model.folder} already: the given files are not read.")
@@ -140,87 +139,99 @@ def install(name: str, files: str | Path | Sequence[str | Path] = ()) -> Path:
     home().parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     home().mkdir(exist_ok=True)
     with disk.locked(home() / f".{name}.lock", wait=True):
-        if not model.is_installed:  # another process may have installed it meanwhile
-            for killed in home().glob(f".{name}.*.tmp"):
-                shutil.rmtree(killed, ignore_errors=True)
-            with tempfile.TemporaryDirectory(
-                prefix=f".{name}.", suffix=".tmp", dir=home()
-            ) as folder:
-                _install(model, local_files, Path(folder))
+        if model.is_installed:  # by another process meanwhile
+            return model.folder
+        for killed in home().glob(f".{name}.*.tmp"):
+            shutil.rmtree(killed, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=f".{name}.", suffix=".tmp", dir=home()) as folder:
+            _install(model, local_files, Path(folder))
     return model.folder
 
 
 def _install(model: PublishedModel, local_files: list[Path], folder: Path) -> None:
     """Download a model into a temporary folder, unless all its files are given, and convert it."""
-    needs_download = all(map(formats.is_vocabulary, local_files))
-    if needs_download and (not model.files or (model.format == "fluid" and not local_files)):
+    needs_download = all(formats.is_vocabulary(path) for path in local_files)
+    needs_vocabulary = model.format == "fluid" and not local_files
+    if needs_download and (not model.files or needs_vocabulary):
         raise UserError(f"{model.name} {model.note}. Pass the file: {_from_files(model)}")
-    downloads = _download(model, folder) if needs_download else []
+    downloaded = _download(model, folder) if needs_download else []
     try:
-        files = _joined([*downloads, *local_files], folder)
+        files = _joined([*downloaded, *local_files], folder)
         config, weights, vocabulary = formats.read_foreign(files, folder, format_name=model.format)
     except UserError as error:
         raise UserError(f"{model.name}: {error}") from error
     checkpoint.save_model(model.folder, config, weights, vocabulary)
-    if downloads:
+    if downloaded:
         with disk.atomic_write(model.checksums) as file:
-            file.writelines(f"{disk.sha256(path)}  {path.name}\n" for path in downloads)
+            file.writelines(f"{disk.sha256(path)}  {path.name}\n" for path in downloaded)
     log.warning(f"{model.name} ({model.description}) is installed in {model.folder}.")
 
 
 def _from_files(model: PublishedModel) -> str:
-    return f"python convert.py get {model.name} --from FILE ... (in Python: elmo.install({model.name!r}, [FILE, ...]))"
+    return (
+        f"python convert.py get {model.name} --from FILE ... "
+        f"(in Python: elmo.install({model.name!r}, [FILE, ...]))"
+    )
 
 
 def _joined(files: Sequence[Path], folder: Path) -> list[Path]:
     """Join the parts NAME.part-00, NAME.part-01 ... of a file in the folder."""
-    parts = sorted(
-        (path for path in files if path.suffix.startswith(".part-")), key=lambda path: path.name
-    )
+    parts = [path for path in files if path.suffix.startswith(".part-")]
     if not parts:
         return list(files)
+    parts.sort(key=lambda path: path.name)
     whole = folder / parts[0].stem
     whole.write_bytes(b"".join(part.read_bytes() for part in parts))
-    return [*(path for path in files if path not in parts), whole]
+    others = [path for path in files if path not in parts]
+    return [*others, whole]
 
 
 def _download(model: PublishedModel, folder: Path) -> list[Path]:
-    """Download each file from the first of its addresses that has it, with the checksum of the first download."""
-    import pooch  # with requests, only if needed
+    """Download each file from the first of its addresses that has it.
 
-    pooch.get_logger().setLevel("WARNING")
-    downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=BLOCK)
-    lines = (
-        model.checksums.read_text(encoding="utf-8").splitlines()
-        if model.checksums.is_file()
-        else []
-    )
-    known = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    A file must have the checksum of the first download.
+    """
+    known = _known_checksums(model)
     paths = []
     for addresses in model.addresses:
-        name, reasons = addresses[0].rpartition("/")[2], ""
-        for address in map(mirrored, addresses):
-            log.warning(f"downloading   {name} from {address}")
-            try:
-                paths.append(
-                    Path(
-                        pooch.retrieve(
-                            address, known.get(name), name, folder, downloader=downloader
-                        )
-                    )
-                )
-                break
-            except (
-                OSError,
-                ValueError,
-            ) as error:  # of requests, too, which wraps others; of another checksum
-                reasons += (
-                    f"\n  {address}: {getattr(error.args and error.args[0], 'reason', error)}"
-                )
-        else:
+        path = folder / addresses[0].rpartition("/")[2]
+        failures = _download_from_any(addresses, path, known.get(path.name, ""))
+        if not path.exists():
+            reasons = "".join(f"\n  {failure}" for failure in failures)
             files = "".join(f"\n  {' or '.join(mirrors)}" for mirrors in model.addresses)
             raise UserError(
-                f"{model.name} could not be downloaded.{reasons}\nDownload its files in another way:{files}\n"
-                f"Then: {_from_files(model)}\nThe environment variable ELMO_MIRROR names a mirror."
+                f"{model.name} could not be downloaded.{reasons}\n"
+                f"Download its files in another way:{files}\n"
+                f"Then: {_from_files(model)}\n"
+                "The environment variable ELMO_MIRROR names a mirror."
             )
+        paths.append(path)
     return paths
+
+
+def _known_checksums(model: PublishedModel) -> dict[str, str]:
+    """Return the checksums of a model's files when they were downloaded first, by their names."""
+    if not model.checksums.is_file():
+        return {}
+    checksums = {}
+    for line in model.checksums.read_text(encoding="utf-8").splitlines():
+        digest, _, name = line.partition("  ")
+        checksums[name] = f"sha256:{digest}"
+    return checksums
+
+
+def _download_from_any(addresses: Sequence[str], path: Path, checksum: str) -> list[str]:
+    """Download a file from the first address that has it. Return the failures of those before."""
+    from elmo_core.files import downloads  # `requests` takes a while, and is needed only here
+
+    failures = []
+    for address in addresses:
+        mirror = mirrored(address)
+        log.warning(f"downloading   {path.name} from {mirror}")
+        try:
+            downloads.download(mirror, path, checksum)
+            break
+        except (UserError, OSError) as error:
+            failures.append(str(error))
+            path.with_name(f"{path.name}.part").unlink(missing_ok=True)
+    return failures

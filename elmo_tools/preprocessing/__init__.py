@@ -1,1 +1,1 @@
-"""From raw text to a corpus or word vectors."""
+"""Data: published data sets; from raw text to a corpus or word vectors."""

@@ -44,6 +44,7 @@ def server(server, tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ELMO_MIRROR", server.address)
+    monkeypatch.setenv("RETRY_SECONDS", "0")
     monkeypatch.setattr(published, "BUNDLED", tmp_path / "bundled")
     return server
 
@@ -73,10 +74,16 @@ def fakes(tmp_path_factory) -> dict[str, dict[str, bytes]]:
     archived = tarred(folder / "bilm", "gz")
     cuts = [len(archived) * k // 4 for k in range(5)]
     parts = {f".part-0{k}": archived[cuts[k] : cuts[k + 1]] for k in range(4)}
-    bilm = {"options.json": options, ".hdf5": weights, ".zip": zipped(inside), **parts}
-    bilm |= {"softmax_weights.hdf5": head["softmax_weights.hdf5"], ".txt": head["vocab.txt"]}
     return {
-        "bilm-tf": {**bilm, ".tar.gz": archived},
+        "bilm-tf": {
+            "options.json": options,
+            ".hdf5": weights,
+            ".zip": zipped(inside),
+            **parts,
+            "softmax_weights.hdf5": head["softmax_weights.hdf5"],
+            ".txt": head["vocab.txt"],
+            ".tar.gz": archived,
+        },
         "manylangs": {".zip": zipped(many), ".tar.bz2": tarred(folder / "zhs.model", "bz2")},
         "fluid": {
             ".tar.gz": tarred(folder / "fluid" / "baike_elmo_checkpoint", "gz"),
@@ -106,7 +113,8 @@ def tarred(folder: Path, how: str) -> bytes:
 
 def serve(server: Server, fakes: dict, name: str = SMALL) -> list[str]:
     """Give the server what the files of a model are to be. Returns their addresses there."""
-    model, names = published.table()[name], []
+    model = published.table()[name]
+    names = []
     for addresses in model.addresses:
         names.append(addresses[-1].removeprefix("https://").removeprefix("http://"))
         ending = max(filter(names[-1].endswith, fakes[model.format]), key=len)
@@ -265,6 +273,14 @@ def test_a_damaged_file_is_fetched_again(server, fakes, tmp_path):
     assert not leftovers(tmp_path / "home")
     serve(server, fakes)
     published.install(SMALL)
+
+
+def test_a_broken_download_is_resumed(server, fakes):
+    server.etags = False
+    _, weights = serve(server, fakes)
+    server.break_after = [10**9, 1000]
+    published.install(SMALL)
+    assert server.gets[1:] == [(weights, None), (weights, "bytes=1000-")]
 
 
 def test_another_file_than_the_first_time_is_refused(server, fakes, tmp_path):
