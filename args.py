@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from elmo_core.config import PRESETS, ELMoConfig
 from elmo_core.files import disk
-from elmo_core.messages import UserError, with_commands
+from elmo_core.messages import UserError
 from elmo_core.settings import PRECISION, PRECISIONS, expected, setting
 from elmo_core.text.tokenise import LANGUAGES
 
@@ -76,9 +76,6 @@ class _Parser(argparse.ArgumentParser):
             self.print_usage(sys.stderr)
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return namespace, unknown
-
-    def format_help(self) -> str:
-        return with_commands(super().format_help())
 
     def error(self, message: str) -> NoReturn:
         unknown = (

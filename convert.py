@@ -15,7 +15,7 @@ ELMoEmbedder(...), and cached in $ELMO_HOME/models (default: ~/.cache/elmo/model
 replaces https://host/path by https://mirror.example/elmo/host/path. Without a network, give the downloaded files, their
 folder, or the archive, to --from.
 
-import reads these formats, and recognises them by the names of the files (docs/weights.md):
+import reads these formats, and recognises them by the names of the files:
 
     bilm-tf    options.json and .hdf5, in which bilm-tf, AllenNLP and simple_elmo publish; with --vocab also the softmax
     tensorflow a checkpoint of bilm-tf's training, or an unpacked module of TensorFlow Hub, such as google/elmo

@@ -5,8 +5,8 @@
     python export_model.py parser/en-ewt --output=parser --onnx
     echo "The first sentence." | python exported/run_paddle.py
 
-MODEL is a checkpoint or published model of ELMo, or the folder of a tagger (run_tag.py), classifier (run_finetune.py) or
-parser (run_parse.py). The exported folder has the graph, its input tables, a README on inputs and outputs, and programs
+MODEL is a checkpoint or published model of ELMo, or the folder of a tagger, classifier or parser.
+The exported folder has the graph, its input tables, a README on inputs and outputs, and programs
 that turn lines of raw text into vectors, labels, classes or trees. It needs none of this project's code.
 """
 

@@ -9,8 +9,8 @@ the same size, in random order. The output depends only on the text, the options
 
 `vocab` writes the three special tokens, then the tokens of a corpus in order of decreasing frequency.
 
-`vectors` trains word2vec on a corpus: to initialise an ELMo's token encoder (run_pretrain.py --pretrained_word_embeddings),
-and as a baseline for ELMo.
+`vectors` trains word2vec on a corpus: to initialise an ELMo's token encoder (--pretrained_word_embeddings of
+its pretraining), and as a baseline for ELMo.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from tqdm import tqdm
 
 import args as arguments
 import script
+from elmo_core.command import command_line
 from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import UserError, format_count, log
@@ -97,7 +98,7 @@ def text(args: argparse.Namespace) -> None:
         size = f"{format_count(report.sentences[part], 'sentences')}, {format_count(report.tokens[part], 'tokens')}"
         log.info(f"{args.output / part}: {size} in {format_count(n, 'shards')}.")
     train, target = (shlex.quote(str(args.output / name)) for name in ("train/*", "vocab.txt"))
-    log.info(f"next: python preprocess.py vocab {train} --output {target}")
+    log.info(f"next: {command_line(f'preprocess.py vocab {train} --output {target}')}")
 
 
 def vocab(args: argparse.Namespace) -> None:
@@ -120,7 +121,7 @@ def vocab(args: argparse.Namespace) -> None:
     log.info(f"coverage of the text ({format_count(total, 'tokens')}): {covered:.2%}.")
     train = args.input[0] if len(args.input) == 1 else "CORPUS"
     flags = f"--train_data_path={shlex.quote(train)} --vocab_file={shlex.quote(str(args.output))}"
-    log.info(f"next: python run_pretrain.py {flags} --save_dir=checkpoints")
+    log.info(f"next: {command_line(f'run_pretrain.py {flags} --save_dir=checkpoints')}")
 
 
 def count_tokens(paths: Iterable[Path]) -> Counter:

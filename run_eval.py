@@ -70,7 +70,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     regions = "sentences in numbered regions: a TSV of item, condition, region, words"
     text.add_argument("--regions", **arguments.FILE, help=regions)
     arguments.add(parser, "vocab_file", "batch_size", "unroll_steps", "device")
-    words = parser.add_argument_group("words and sentences (docs/language-model.md)")
+    words = parser.add_argument_group("words and sentences")
     table = "TSV of each token's surprisal, entropy (both in bits) and rank, forward and backward"
     words.add_argument("--per_token", **arguments.FILE, help=table)
     scores = "TSV of each sentence's forward, backward and mean log-probability (natural)"
@@ -80,7 +80,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     raw = "language of raw text, which is split into sentences and tokens (default: none, a tokenised sentence per line)"
     words.add_argument("--lang", choices=language.CHOICES, help=raw)
     words.add_argument("--user_dict", **arguments.FILE, help="words for jieba, with --lang=zh")
-    experiments = parser.add_argument_group("pairs and regions (docs/linguists.md)")
+    experiments = parser.add_argument_group("pairs and regions")
     groups = "fields of --pairs by whose values the pairs are counted, too"
     experiments.add_argument("--groups", nargs="+", default=(), metavar="FIELD", help=groups)
     baselines = "for --regions: word frequencies and Kneser-Ney 5-grams of this text, a tokenised sentence per line"

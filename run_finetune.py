@@ -10,7 +10,7 @@
 Without a command, the flags are those of `train`. --head says how a text's token vectors become one. By default ELMo is
 frozen: it runs once over the texts, and a head over its layers is trained in seconds (`mean`) to minutes. --elmo_trainable
 then fine-tunes ELMo and the head together. The epoch with the highest ROC AUC on --dev_file is saved. --data_dir trains and
-scores on the published split of the sentence polarity dataset; word2vec_base.py is the baseline.
+scores on the published split of the sentence polarity dataset; word2vec + bag of words is the baseline.
 """
 
 import argparse

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import args as arguments
 import script
+from elmo_core.command import command_line
 from elmo_core.config import PRESETS, ELMoConfig, differences
 from elmo_core.machine import paddle_compat, runtime
 from elmo_core.messages import UserError, format_count, log
@@ -209,7 +210,8 @@ def build_model(args: argparse.Namespace, source: Path | None) -> tuple["BiLM", 
     if source is None:
         if given_vocabulary is None:
             raise UserError(
-                "--vocab_file is missing. `preprocess.py vocab` makes one from a corpus."
+                f"--vocab_file is missing. `{command_line('preprocess.py vocab')}` makes one from "
+                "a corpus."
             )
         config = ELMoConfig.preset(
             size or arguments.MODEL_SIZE, vocab_size=len(given_vocabulary), **changes
@@ -257,8 +259,9 @@ def log_summary(args: argparse.Namespace, trainer: "Trainer", device: str, n_fil
     counts, rows = progress.counts, progress.tokens_per_step // args.unroll_steps
     if counts.sentences < rows:
         log.warning(
-            f"The corpus has {format_count(counts.sentences, 'sentences')} for {rows:,} rows: several read the same "
-            "sentences at a time. Put one sentence on each line, as `preprocess.py text` does, or lower --batch_size."
+            f"The corpus has {format_count(counts.sentences, 'sentences')} for {rows:,} rows: "
+            "several read the same sentences at a time. Put one sentence on each line, as "
+            f"`{command_line('preprocess.py text')}` does, or lower --batch_size."
         )
     parts: dict[str, int] = {}
     for name, weight in trainer.bilm.named_parameters():

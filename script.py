@@ -18,29 +18,11 @@ from elmo_core.machine import runtime
 def run(main: Callable[[], None]) -> None:
     """Run a script's main(). A user's mistake is one message and exit code 2, not a traceback."""
     runtime.keep_freed_memory()
-    streams = (x or Path(os.devnull).open("w", encoding="utf-8") for x in (sys.stdout, sys.stderr))  # noqa: SIM115
-    sys.stdout, sys.stderr = streams  # which are None if closed by `>&-`
-    sys.stdout.reconfigure(
-        errors="backslashreplace"
-    )  # for characters that the terminal cannot encode
+    _open_streams()
     _log_to_stderr()
-    for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-        if signal.getsignal(number) in (
-            signal.SIG_DFL,
-            signal.default_int_handler,
-        ):  # nohup ignores SIGHUP
-            signal.signal(number, _exit_on_signal)
+    _handle_signals()
     try:
-        try:
-            main()
-        except Exception:
-            if (
-                _signals
-            ):  # during a backward pass Paddle replaces what a handler raises by its own error
-                _exit_on_signal(_signals[0])
-            raise
-        finally:
-            sys.stdout.flush()  # a failure here is reported
+        _run(main)
     except BrokenPipeError:  # `script | head`
         _drop_output()
         sys.exit(141)
@@ -49,20 +31,53 @@ def run(main: Callable[[], None]) -> None:
         _drop_output()
         sys.exit(2)
     except MemoryError as error:
-        advice = "Halve --batch_size if there is one; see docs/performance.md."
-        print(f"error: out of memory. {advice} ({str(error).strip()[-200:]})", file=sys.stderr)
+        details = str(error).strip()[-200:]
+        advice = "Halve --batch_size if there is one."
+        print(f"error: out of memory. {advice} ({details})", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
 
 
+def _run(main: Callable[[], None]) -> None:
+    try:
+        main()
+    except Exception:
+        # during a backward pass Paddle replaces what a handler raises by its own error
+        if _signals:
+            _exit_on_signal(_signals[0])
+        raise
+    finally:
+        sys.stdout.flush()  # a failure here is reported
+
+
+def _open_streams() -> None:
+    """Replace output and errors that are closed, by `>&-`, and let output print any character."""
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    # for characters that the terminal cannot encode
+    sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def _log_to_stderr() -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.format = lambda record: messages.with_commands(with_flags(record.getMessage()))
+    handler.format = lambda record: with_flags(record.getMessage())
     messages.log.addHandler(handler)
     messages.log.setLevel(logging.INFO)
     messages.log.propagate = False  # Paddle and others add handlers to the root logger
+
+
+def _handle_signals() -> None:
+    """Clean up when a signal ends the process, unless it is ignored: nohup ignores SIGHUP."""
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP"):  # not on Windows
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, _exit_on_signal)
 
 
 _signals: list[int] = []  # received so far, which end this process
@@ -86,7 +101,11 @@ def _drop_output() -> None:
 
 @contextmanager
 def output(path: Path | None, *inputs: Path | None) -> Iterator[IO]:
-    """Open --output, a file that appears when complete, or standard output as UTF-8 if there is none."""
+    """Open --output, a file that appears when complete, or standard output, as UTF-8.
+
+    path: None for standard output.
+    inputs: the files that are read, which it must not replace.
+    """
     if path is None:
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
         yield sys.stdout

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from args import FILE, add, add_settings, options
+from elmo_core.command import command_line
 from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import UserError
@@ -122,7 +123,8 @@ def text_lines(path: Path | None, labels: Sequence[Label]) -> Iterator[str]:
         where = f"{path or 'standard input'}:{number}"
         if CONLLU.match(line):
             raise UserError(
-                f"{where}: {line!r:.60} is CoNLL-U, expected text. run_parse.py reads it, from a file that ends in .conllu."
+                f"{where}: {line!r:.60} is CoNLL-U, expected text. "
+                f"`{command_line('run_parse.py predict')}` reads it, from a file that ends in .conllu."
             )
         if line[line.rfind("\t") :] in labelled:
             raise labelled_line(where, line)

@@ -1,4 +1,4 @@
-"""word2vec + bag of words on the sentence polarity task: the baseline of run_finetune.py.
+"""word2vec + bag of words on the sentence polarity task: the baseline of classifiers with ELMo.
 
     python word2vec_base.py --data_dir=DIR --pretrained_word2vec_file=GoogleNews-vectors-negative300.bin.gz
 

@@ -198,7 +198,7 @@ def device_name(name: str = "auto") -> str:
             f"Paddle finds {format_count(gpus, 'GPUs')}. Check nvidia-smi and CUDA_VISIBLE_DEVICES"
         )
         if not paddle.is_compiled_with_cuda():
-            problem = "this build of Paddle is for CPUs only. Install paddlepaddle-gpu (see docs/cluster.md)"
+            problem = "this build of Paddle is for CPUs only. Install paddlepaddle-gpu in its place"
         raise UserError(f"device {name}: {problem}, or give cpu as the device.")
     with on_device(name):
         return paddle.get_device()

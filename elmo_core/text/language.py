@@ -7,6 +7,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from elmo_core.checks import as_list
+from elmo_core.command import command_line
 from elmo_core.messages import UserError, log
 from elmo_core.text.segmenter import HAN, Segmenter
 from elmo_core.text.text_files import read_sentences
@@ -21,7 +22,8 @@ PLAIN = "the rules for English, as for any text in plain Latin letters (other la
 SAMPLE, LONGEST = 10_000, 500  # texts or tokens that are looked at, and characters of each
 LONGEST_WORD = 4  # Chinese characters of a token; the mean of segmented text is below two
 UNSEGMENTED = (
-    "Is the text segmented into words? `preprocess.py text`, jieba.lcut or encode_texts does that."
+    f"Is the text segmented into words? `{command_line('preprocess.py text')}`, jieba.lcut or "
+    "encode_texts does that."
 )
 
 
@@ -82,7 +84,8 @@ def choose_language(lang: str, texts: Iterable[str], words: Sequence[str] = ()) 
         warn_if_unreadable("The text", chain.from_iterable(map(str.split, texts)))
         if _has_attached_marks(texts):
             log.warning(
-                "Many lines end with a mark attached to a word. Text that is not tokenised needs a `lang`, or preprocess.py."
+                "Many lines end with a mark attached to a word. Text that is not tokenised needs "
+                f"a `lang`, or `{command_line('preprocess.py text')}`."
             )
     return lang
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from elmo_core.command import command_line
 from elmo_core.files import disk, foreign_files
 from elmo_core.messages import UserError, join_names, log
 
@@ -80,7 +81,7 @@ def decode(data: bytes, path: Path, line: int, encoding: str = "UTF-8") -> str:
             own = (
                 ""
                 if likely == "UTF-16"
-                else " Only the text of preprocess.py may have another --encoding."
+                else f" Only the text of `{command_line('preprocess.py text')}` may have another --encoding."
             )
             ways = (
                 f"in an editor, in Excel as CSV UTF-8, or with iconv -f {likely or 'NAME'} -t utf-8"

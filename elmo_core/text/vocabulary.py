@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from elmo_core.command import command_line
 from elmo_core.files.disk import atomic_write, check_input, user_path
 from elmo_core.messages import UserError, log
 from elmo_core.text.characters import BOS, BYTES, EOS, Alphabet
@@ -160,9 +161,10 @@ class Vocabulary:
 
 
 def _read_vocabulary(path: Path) -> list[str]:
-    check_input(path, "a vocabulary, one token per line, as `preprocess.py vocab` writes it")
+    maker = command_line("preprocess.py vocab")
+    check_input(path, f"a vocabulary, one token per line, as `{maker}` writes it")
     if not (tokens := list(read_lines(path))):
-        raise UserError(f"{path}: the file is empty. `preprocess.py vocab` writes a vocabulary.")
+        raise UserError(f"{path}: the file is empty. `{maker}` writes a vocabulary.")
     return tokens
 
 
@@ -174,5 +176,6 @@ def _first_error(tokens: list[str], lines: Iterable[int]) -> str:
             return f"{line}: {token!r} is already in line {first[token]}. Remove one of the two."
         if token.split() != [token]:
             return f"{line}: found {token!r}, expected one token per line, without white space."
-    expected = f"the lines {', '.join(SPECIAL_TOKENS)} first, as `preprocess.py vocab` writes them"
+    maker = command_line("preprocess.py vocab")
+    expected = f"the lines {', '.join(SPECIAL_TOKENS)} first, as `{maker}` writes them"
     return f"1: found {', '.join(tokens[:3])}, expected {expected}."

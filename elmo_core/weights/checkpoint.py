@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from elmo_core.command import command_line
 from elmo_core.files import disk
 from elmo_core.files.tensors import join_arrays, read_tensors, split_arrays, write_tensors
 from elmo_core.messages import UserError, join_names
@@ -135,7 +136,7 @@ def load_config(folder: Path) -> dict[str, Any]:
         advice = (
             "Upgrade."
             if version > FORMAT_VERSION
-            else "Convert its weights: convert.py import FILE.pdparams"
+            else f"Convert its weights: {command_line('convert.py import FILE.pdparams')}"
         )
         raise UserError(f"{path}: format_version is {version}, expected {FORMAT_VERSION}. {advice}")
     return config
@@ -167,7 +168,8 @@ def resolve(path: str | Path) -> Path:
     path = disk.user_path(path)
     if path.is_file():
         raise UserError(
-            f"{path} is a file, expected a model's folder. convert.py imports those of other programs."
+            f"{path} is a file, expected a model's folder. `{command_line('convert.py import')}` converts "
+            "those of other programs."
         )
     if path.suffix == ".pdparams":
         path = path.with_suffix("")
@@ -234,7 +236,7 @@ def _available(run: Path) -> str:
         return f"{run} has {join_names([*map(str, available), *read_names(run)])}"
     folders = [str(folder) for folder in sorted(run.glob("*")) if steps(folder) or _is_elmo(folder)]
     found = f"There are some in {join_names(folders)}" if folders else f"{run.resolve()} has none"
-    return f"{found}; convert.py list shows those with a name"
+    return f"{found}; `{command_line('convert.py list')}` shows those with a name"
 
 
 def _is_elmo(folder: Path) -> bool:

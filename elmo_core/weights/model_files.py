@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from elmo_core.command import command_line
 from elmo_core.config import ELMoConfig
 from elmo_core.files.disk import check_input, read_json
 from elmo_core.files.tensors import tensor_names
@@ -66,7 +67,8 @@ def read_model(
     has_softmax = any(name.startswith("softmax.") for name in weights)
     if softmax and not has_softmax:
         raise UserError(
-            f"{folder} has no softmax. run_pretrain.py trains one: give `finetune_from` and `vocab_file`."
+            f"{folder} has no softmax. `{command_line('run_pretrain.py')}` trains one: give "
+            "`finetune_from` and `vocab_file`."
         )
     if softmax is None:
         softmax = has_softmax

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from elmo_core.command import command_line
 from elmo_core.files import disk
 from elmo_core.messages import UserError, log
 from elmo_core.weights import checkpoint, formats
@@ -168,10 +169,8 @@ def _install(model: PublishedModel, local_files: list[Path], folder: Path) -> No
 
 
 def _from_files(model: PublishedModel) -> str:
-    return (
-        f"python convert.py get {model.name} --from FILE ... "
-        f"(in Python: elmo.install({model.name!r}, [FILE, ...]))"
-    )
+    get = command_line(f"convert.py get {model.name} --from FILE ...")
+    return f"{get} (in Python: elmo.install({model.name!r}, [FILE, ...]))"
 
 
 def _joined(files: Sequence[Path], folder: Path) -> list[Path]:

@@ -21,6 +21,7 @@ import h5py
 import numpy as np
 from tqdm import tqdm
 
+from elmo_core.command import command_line
 from elmo_core.config import differences
 from elmo_core.files import disk
 from elmo_core.files.tensors import digest
@@ -147,7 +148,8 @@ def _check_settings(path: Path, settings: Mapping[str, Any], folder: Path | None
             saved = json.loads(file.attrs[SETTINGS])
     except (OSError, KeyError, ValueError) as error:
         raise UserError(
-            f"{path} is damaged, or not of run_embed.py. Choose another --output, or delete it."
+            f"{path} is damaged, or not of `{command_line('run_embed.py')}`. Choose another "
+            "--output, or delete it."
         ) from error
     if changes := differences(saved, settings):
         changed = "; ".join(changes.values())

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from elmo import BiLM, load_bilm
+from elmo_core.command import command_line
 from elmo_core.config import differences
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.messages import UserError, log
@@ -36,8 +37,9 @@ def check_vocabulary(
     """Raise if the vocabulary of a file is not that of the checkpoint `source`."""
     if vocabulary.fingerprint != expected.fingerprint:
         raise UserError(
-            f"--vocab_file {path} ({len(vocabulary):,} words) is not the vocabulary of {source} ({len(expected):,} words, "
-            "vocab.txt in its folder). Omit it, or change it with `run_pretrain.py --finetune_from`."
+            f"--vocab_file {path} ({len(vocabulary):,} words) is not the vocabulary of {source} "
+            f"({len(expected):,} words, vocab.txt in its folder). Omit it, or change it with "
+            f"`{command_line('run_pretrain.py --finetune_from')}`."
         )
 
 
