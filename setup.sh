@@ -1,7 +1,9 @@
 #!/bin/sh
-# Makes .venv, or another folder, with what a requirements file names; installs nothing when that is there already.
-# With .venv, scripts in any folder find the library, wherever this folder is moved.
-# Usage: bash setup.sh [requirements.txt [folder [version of Paddle]]]      (by default the newest that this project takes)
+# Makes .venv, or another folder, with what a requirements file names; installs nothing when that is
+# there already. In .venv it installs this project, too (`pip install --editable`): scripts in any
+# folder find the library. Run it again after you move this folder.
+# Usage: bash setup.sh [requirements.txt [folder [version of Paddle]]]
+# By default it installs the newest Paddle that this project takes.
 set -eu
 CDPATH= cd "$(dirname "$0")"
 
@@ -14,15 +16,27 @@ state() { # what is installed, and for which Python: an upgrade of the system ma
     cat requirements.txt "$requirements"
     echo "$paddle"
 }
-add_project() { # to the path of this project's own environment; a link leads to that of another copy
+project_state() { # what an installation of the project depends on
+    .venv/bin/python --version
+    pwd -P
+    cat pyproject.toml setup.py elmo_core/__init__.py
+}
+install_project() { # without a network: what it needs is there
     if [ "$venv" != .venv ] || [ -L .venv ]; then
+        return # the environment of other copies, or of none
+    fi
+    if [ -f .venv/installed-project ] && [ "$(cat .venv/installed-project)" = "$(project_state)" ]; then
         return
     fi
-    packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-    pwd -P >"$packages/elmo-project.pth"
+    if ! .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps \
+        --no-build-isolation --editable .; then
+        echo "error: this project could not be installed in .venv; pip's message above says why." >&2
+        exit 1
+    fi
+    project_state >.venv/installed-project
 }
 if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(state)" ]; then
-    add_project
+    install_project
     exit 0
 fi
 
@@ -72,5 +86,5 @@ if ! "$venv/bin/python" -m pip install --disable-pip-version-check "$@"; then
     echo "error: the installation failed; pip's message above says why. Check the network or, offline, the wheels (docs/faq.md)." >&2
     exit 1
 fi
-add_project
 state >"$stamp"
+install_project

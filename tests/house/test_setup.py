@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from environments import make_environment
 from project import PROJECT
 
 
@@ -60,38 +61,49 @@ def test_the_gpu_build_is_not_overwritten(tmp_path):
 
 @pytest.fixture
 def project(tmp_path) -> Path:
-    """A copy of the project with a .venv, whose pip does nothing."""
+    """A small copy of the project, with a .venv that has the packages of this environment."""
     project = tmp_path / "project"
     project.mkdir()
-    (project / "requirements.txt").write_text("")
+    for name in ("setup.sh", "setup.py", "pyproject.toml", "requirements.txt", "README.md"):
+        shutil.copy(PROJECT / name, project)
     (project / "elmo.py").write_text("")
-    shutil.copy(PROJECT / "setup.sh", project)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", project / ".venv"], check=True)
-    python = project / ".venv" / "bin" / "python"
-    python.unlink()
-    python.write_text('#!/bin/sh\ncase "$*" in *pip*) exit ;; esac\nexec "${0}3" "$@"\n')
-    python.chmod(0o755)
+    (project / "args.py").write_text("")
+    (project / "elmo_core").mkdir()
+    shutil.copy(PROJECT / "elmo_core" / "__init__.py", project / "elmo_core")
+    make_environment(project / ".venv")
     return project
 
 
-def finds_elmo(project: Path) -> bool:
-    """Whether a script in another folder does."""
+def finds(project: Path, name: str = "elmo") -> bool:
+    """Whether a script in another folder finds a module of the project."""
     script = project.parent / "mine.py"
-    script.write_text("import elmo")
+    script.write_text(f"import {name}")
     command = [project / ".venv" / "bin" / "python", script]
     return subprocess.run(command, cwd="/", capture_output=True, check=False).returncode == 0
 
 
 def test_a_script_in_another_folder_finds_the_library(project):
-    assert not finds_elmo(project)
-    assert setup(".venv", project).returncode == 0 and finds_elmo(project)
+    assert not finds(project)
+    done = setup(".venv", project, PIP_NO_INDEX="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert finds(project) and finds(project, "elmo_core") and not finds(project, "args")
+    assert (project / ".venv" / "bin" / "elmo").is_file()
+
+
+def test_a_folder_that_is_moved_is_found_after_another_run(project):
+    assert setup(".venv", project, PIP_NO_INDEX="1").returncode == 0
     moved = project.rename(project.with_name("moved 项目"))
-    assert not finds_elmo(moved)
-    assert setup(".venv", moved).returncode == 0 and finds_elmo(moved)
+    assert not finds(moved)
+    assert setup(".venv", moved).returncode == 0 and finds(moved)
+    program = moved / ".venv" / "bin" / "elmo"
+    assert "moved 项目" in program.read_text(encoding="utf-8")
+    before = program.stat().st_mtime_ns
+    assert setup(".venv", moved).returncode == 0
+    assert program.stat().st_mtime_ns == before, "it was installed again"
 
 
 def test_other_environments_do_not_get_the_project(project):
     (project / ".venv").rename(project / "other")
-    assert setup("other", project).returncode == 0
+    assert setup("other", project, PIP_NO_INDEX="1").returncode == 0
     (project / ".venv").symlink_to("other")
-    assert setup(".venv", project).returncode == 0 and not finds_elmo(project)
+    assert setup(".venv", project, PIP_NO_INDEX="1").returncode == 0 and not finds(project)

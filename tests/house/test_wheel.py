@@ -1,8 +1,7 @@
-"""The library after `pip install .`: usable from any folder, next to files with the names of ours."""
+"""The installed library: usable from any folder, next to files with the names of ours."""
 
 import importlib
 import json
-import os
 import re
 import shlex
 import shutil
@@ -12,14 +11,26 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from environments import install, make_environment, run
 from project import PROJECT, python_blocks
 
 from elmo_core import __version__, command
+from elmo_core.weights import published
+from elmo_tasks.ready import ready_made
 
 PAGES = [
     f"docs/{path.name}" for path in sorted(PROJECT.glob("docs/*.md")) if "_zh" not in path.name
 ]
 PAGES += ["README_zh.md", "docs/reference_zh.md"]
+STRAY = [  # files of a user in a clone
+    "scratch.py",
+    "mine/__init__.py",
+    "elmo_core_old/old.py",
+    "elmo_core_old/__init__.py",
+    "elmo_core/models/mine/big.bin",
+    "elmo_tools/senses/notes.txt",
+    "build/lib/elmo_core/earlier.py",
+]
 BEFORE = """\
 run_embed.py --init_from_ckpt=checkpoints --input=sentences.txt --output=vectors.hdf5 --device=cpu
 run_tag.py train --train_file=chunks --save_dir=runs/tagger --init_from_ckpt=en --hidden_dim=32 --epochs=9 --lr=0.01
@@ -32,23 +43,39 @@ assert tagger.predict(["The cat sat on the mat .".split()]) == [["B-NP", "I-NP",
 assert set(Classifier("model").predict(["The breakfast was good."])) <= {"good", "bad"}
 print(Reader("runs/mrc").answer("他在哪里？", "他在银行。")[0].text)
 """
+FINDS = """
+import importlib.util
+from elmo import ELMoEmbedder
+from elmo_core.config import ELMoConfig
+from elmo_tasks import Tagger
+from elmo_tools.pretraining import streams
+for name in ("args", "dataset", "script", "convert", "run_tag", "setup", "tests", "mine", "benchmarks"):
+    assert importlib.util.find_spec(name) is None, name
+"""
+TREE = """\
+1\tThe\t_\tDET\t_\t_\t2\tdet\t_\t_
+2\troom\t_\tNOUN\t_\t_\t4\tnsubj\t_\t_
+3\twas\t_\tAUX\t_\t_\t4\tcop\t_\t_
+4\tquiet\t_\tADJ\t_\t_\t0\troot\t_\t_
+5\t.\t_\tPUNCT\t_\t_\t4\tpunct\t_\t_
+
+"""
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory) -> Path:
     """A clone, with files of a user."""
     source = tmp_path_factory.mktemp("source")
-    for path in (
-        *PROJECT.glob("*.py"),
-        *(PROJECT / name for name in ("pyproject.toml", "README.md", "LICENSE")),
-    ):
+    names = ("pyproject.toml", "README.md", "LICENSE")
+    for path in (*PROJECT.glob("*.py"), *(PROJECT / name for name in names)):
         shutil.copy(path, source)
     for path in PROJECT.glob("*/__init__.py"):
         ignored = shutil.ignore_patterns("__pycache__", ".cache")
         shutil.copytree(path.parent, source / path.parent.name, ignore=ignored)
-    (source / "mine").mkdir()
-    for name in ("scratch.py", "mine/__init__.py", "elmo_tools/senses/notes.txt"):
-        (source / name).touch()
+    for name in STRAY:
+        path = source / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
     return source
 
 
@@ -61,6 +88,37 @@ def wheel(source, tmp_path_factory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory) -> Path:
+    """The programs of an environment with the wheel."""
+    python = make_environment(tmp_path_factory.mktemp("installed") / "environment")
+    install(python, wheel)
+    return python.parent
+
+
+@pytest.fixture(scope="module")
+def editable(source, tmp_path_factory) -> Path:
+    """The programs of an environment with the clone, after `pip install -e .`."""
+    python = make_environment(tmp_path_factory.mktemp("editable") / "environment")
+    install(python, "--editable", source)
+    return python.parent
+
+
+@pytest.fixture
+def programs(request) -> Path:
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch) -> Path:
+    """The current folder, with a user's modules that have the names of ours."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("args.py", "dataset.py", "script.py", "convert.py", "export/__init__.py"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("raise AssertionError('not ours')", encoding="utf-8")
+    return tmp_path
+
+
 def test_the_wheel_holds_the_library_and_the_scripts_in_a_folder(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {
@@ -71,150 +129,83 @@ def test_the_wheel_holds_the_library_and_the_scripts_in_a_folder(wheel):
         "elmo_scripts",
         "elmo_paddle",
     }
+    models = [model.folder for model in published.models() if model.format == "bundled"]
+    models += ready_made()
     files = {
         "elmo/py.typed",
         "elmo_core/kernels/fused.c",
-        "elmo_core/models/zh/model.safetensors",
         "elmo_core/py.typed",
-        "elmo_tasks/models/parser/en-ewt/model-33c92b5cfb54.safetensors",
-        "elmo_tasks/models/tagger/zh-gsd/README.md",
         "elmo_tasks/py.typed",
         "elmo_tools/senses/page.html",
         "elmo_tools/export/examples/model_io.py",
         "elmo_tools/py.typed",
         *(f"elmo_scripts/{script}.py" for script, _ in command.COMMANDS.values()),
+        *(str((model / "README.md").relative_to(PROJECT)) for model in models),
     }
     assert files <= set(names) and wheel.stat().st_size <= 76e6
-    assert not [name for name in names if "scratch" in name or "mine" in name or "notes" in name]
+    stray = {Path(name).name for name in STRAY} - {"__init__.py"}
+    assert not {Path(name).name for name in names} & stray
 
 
-@pytest.fixture(scope="module")
-def library(wheel, tmp_path_factory) -> Path:
-    """The folder of the installed packages, without their dependencies."""
-    library = tmp_path_factory.mktemp("library")
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--no-index",
-        "--target",
-        library,
-        wheel,
-    ]
-    subprocess.run(pip, check=True)
-    # setup.sh adds the project to the path of .venv, where it would supply what the wheel lacks
-    code = f"import sys\nsys.path = [path for path in sys.path if path != {str(PROJECT)!r}]\n"
-    (library / "sitecustomize.py").write_text(code, encoding="utf-8")
-    return library
-
-
-def run(library: Path | str, *command, **options) -> subprocess.CompletedProcess:
-    """Run a command in the current folder, with the installed library."""
-    environment = {**os.environ, "PYTHONPATH": str(library)}
-    return subprocess.run(
-        command, env=environment, capture_output=True, encoding="utf-8", check=False, **options
-    )
-
-
-def test_the_command_runs_the_scripts(library, tmp_path, monkeypatch):
-    """In a folder with a user's module of the name of one of ours."""
-    monkeypatch.chdir(tmp_path)
-    Path("args.py").write_text("raise AssertionError('not ours')", encoding="utf-8")
+@pytest.mark.parametrize("programs", ["installed", "editable"], indirect=True)
+def test_the_command_runs_the_scripts(programs, own_folder):
     Path("train.txt").write_text("The B-NP\ncat I-NP\nsat O\n\n" * 20, encoding="utf-8")
-    elmo = library / "bin" / "elmo"
-    flags = [
-        "--train_file=train.txt",
-        "--save_dir=tagger",
-        "--init_from_ckpt=none",
-        "--epochs=3",
-        "--lr=0.01",
-    ]
-    done = run(library, elmo, "tag", "train", *flags)
+    elmo = programs / "elmo"
+    train = "tag train --train_file=train.txt --save_dir=tagger --init_from_ckpt=none --lr=0.01"
+    done = run(elmo, *train.split(), "--epochs=3")
     assert done.returncode == 0, done.stderr
-    done = run(
-        library, elmo, "tag", "predict", "--model_dir=tagger", "--lang=en", input="The cat sat\n"
-    )
+    done = run(elmo, "tag", "predict", "--model_dir=tagger", "--lang=en", input="The cat sat\n")
     assert done.stdout == "The\tB-NP\ncat\tI-NP\nsat\tO\n\n", done.stderr
-    assert "\nzh-gsd" in run(library, elmo, "models").stdout
-    done = run(library, elmo, "fintune")
+    assert "\nzh-gsd" in run(elmo, "models").stdout
+    done = run(elmo, "fintune")
     assert done.returncode == 2 and "did you mean finetune?" in done.stderr
+    done = run(elmo, "eval", "--init_from_ckpt=none", "--dev_data_path=train.txt")
+    assert done.returncode == 2 and "`elmo convert list`" in done.stderr
 
 
-def test_the_command_runs_the_scripts_of_a_clone(source, tmp_path, monkeypatch):
-    """After `pip install -e`, in any folder."""
-    monkeypatch.chdir(source)
-    build = "import sys; from setuptools import build_meta; build_meta.build_editable(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", build, tmp_path], capture_output=True, check=True)
-    (path,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(path) as archive:
-        archive.extractall(tmp_path / "site")
-    (entry,) = re.findall(
-        r"^elmo = (\S+):main$", next(tmp_path.rglob("entry_points.txt")).read_text(), re.M
-    )
-    program = f"""
-import site, sys
-sys.path = [path for path in sys.path if path != {str(PROJECT)!r}]
-site.addsitedir({str(tmp_path / "site")!r})
-sys.argv = ["elmo", "convert", "list"]
-from {entry} import main
-main()
-"""
-    done = run("", sys.executable, "-c", program, cwd=tmp_path)
-    assert done.returncode == 0 and "\nzh-gsd" in done.stdout, done.stderr
+@pytest.mark.parametrize("programs", ["installed", "editable"], indirect=True)
+def test_a_users_script_finds_the_library_alone(programs, tmp_path):
+    """A script in any folder; no other file of a clone can be in the way of a user's modules."""
+    script = tmp_path / "own_script.py"
+    script.write_text(FINDS, encoding="utf-8")
+    done = run(programs / "python", script, cwd="/")
+    assert done.returncode == 0, done.stderr
 
 
-def test_help_names_the_commands_where_the_scripts_are_not_at_hand(library, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    program = """
-import sys
-from elmo_core.command import COMMANDS, main
-for command in COMMANDS:
-    sys.argv = ["elmo", command, "--help"]
-    try: main()
-    except SystemExit: pass
-"""
-    text = run(library, sys.executable, "-c", program).stdout
-    assert all(f"usage: elmo {name} " in text for name in command.COMMANDS)
-    assert all(f"\n    elmo {name} " in text for name in command.COMMANDS)
-    launched = {Path(path) for path in re.findall(r"launch .* (\S+\.py)", text)}
-    assert len(launched) == 3 and all(
-        path.parent == library / "elmo_scripts" and path.is_file() for path in launched
-    )
-    assert not re.search("python (?!exported/)\\w+.py", text)
+@pytest.mark.parametrize("programs", ["installed", "editable"], indirect=True)
+def test_help_names_the_commands(programs, own_folder):
+    for name in command.COMMANDS:
+        text = run(programs / "elmo", name, "--help").stdout
+        assert f"usage: elmo {name} " in text and f"\n    elmo {name} " in text
+        assert not re.search(r"python (?!exported/)\w+\.py", text)
+        launched = [Path(path) for path in re.findall(r"launch .* (\S+\.py)", text)]
+        assert len(launched) == {"pretrain": 2, "eval": 1, "surprisal": 1, "embed": 1}.get(name, 0)
+        assert all(path.is_absolute() and path.is_file() for path in launched)
 
 
-def test_a_users_script_trains_and_moves_each_kind_of_model(library, tmp_path, monkeypatch):
+def test_a_users_script_trains_and_moves_each_kind_of_model(installed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     script = shutil.copy(PROJECT / "tests" / "support" / "user_script.py", ".")
-    Path("mistake.py").write_text(
-        'import elmo\nelmo.ELMoEmbedder("x", poool="mean")\n', encoding="utf-8"
-    )
-    mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir=cache"]
-    assert 'argument "poool"' in run(library, *mypy, "mistake.py").stdout
-    for line in ([*mypy, script], [sys.executable, script, "."]):
-        done = run(library, *line)
+    mistake = 'import elmo\nelmo.ELMoEmbedder("x", poool="mean")\n'
+    Path("mistake.py").write_text(mistake, encoding="utf-8")
+    python = installed / "python"
+    mypy = [python, "-m", "mypy", "--strict", "--cache-dir=cache"]
+    assert 'argument "poool"' in run(*mypy, "mistake.py").stdout
+    for line in ([*mypy, script], [python, script, "."]):
+        done = run(*line)
         assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout == "256 ['bad', 'good'] Paris Anna\n"
 
 
-def test_it_runs_the_python_of_all_pages(library, readers_folder):
-    """In a folder with the files of a user, whose names are ours, too; without a network and without the extra packages.
+def test_it_runs_the_python_of_all_pages(installed, readers_folder):
+    """In a user's folder whose files have names of ours, without a network and the extra packages.
 
     The README's Chinese page has all examples of the English one, and one of its own.
     """
-    Path("chunks").write_text(
-        "The B-NP\ncat I-NP\nsat O\non O\nthe B-NP\nmat I-NP\n. O\n\n" * 20, encoding="utf-8"
-    )
-    tree = "1 The DET 2 det\n2 room NOUN 4 nsubj\n3 was AUX 4 cop\n4 quiet ADJ 0 root\n5 . PUNCT 4 punct"
-    rows = [line.split() for line in tree.split("\n")]
-    lines = [
-        f"{k}\t{word}\t_\t{tag}\t_\t_\t{head}\t{label}\t_\t_" for k, word, tag, head, label in rows
-    ]
+    chunks = "The B-NP\ncat I-NP\nsat O\non O\nthe B-NP\nmat I-NP\n. O\n\n"
+    Path("chunks").write_text(chunks * 20, encoding="utf-8")
     for name in ("train.conllu", "dev.conllu", "test.conllu"):
-        Path(name).write_text("\n".join([*lines, "", ""]) * 4, encoding="utf-8")
+        Path(name).write_text(TREE * 4, encoding="utf-8")
     for line in BEFORE.splitlines():
         script, *flags = shlex.split(line)
         importlib.import_module(script.removesuffix(".py")).main(flags)
@@ -222,12 +213,11 @@ def test_it_runs_the_python_of_all_pages(library, readers_folder):
     shutil.copytree("runs/tagger", "runs/lac")
     for name in ("dataset", "args", "tasks", "runtime", "checkpoint", "tokens", "config", "text"):
         Path(f"{name}.py").write_text("raise AssertionError('not the library')", encoding="utf-8")
-    pages = {
-        page: [block for block in python_blocks(page) if "fastapi" not in block] for page in PAGES
-    }
-    blocks = json.dumps({"sent": [SENT], **pages})
+    blocks = {"sent": [SENT]}
+    for page in PAGES:
+        blocks[page] = [block for block in python_blocks(page) if "fastapi" not in block]
     script = PROJECT / "tests" / "support" / "installed.py"
-    done = run(f".{os.pathsep}{library}", sys.executable, script, input=blocks)
+    done = run(installed / "python", script, path=".", input=json.dumps(blocks))
     assert done.returncode == 0, done.stderr
 
 
