@@ -3,16 +3,23 @@
 import os
 import signal
 from contextlib import suppress
+from typing import Any
 
 HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # not on Windows
+STANDARD_ERROR = 2
+MESSAGE = b"finishing this step, then saving (Ctrl-C again: stop at once, without saving)\n"
 
 
 class Interruption:
-    """In a `with` block, turns signals into a request to stop after the current step. A second Ctrl-C stops at once."""
+    """In a `with` block, turns signals into a request to stop after the current step.
+
+    A second Ctrl-C stops at once.
+    """
 
     def __init__(self):
         self.signal: int | None = None
         self.launcher = os.getppid() if "PADDLE_TRAINER_ID" in os.environ else None
+        self.old_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> "Interruption":
         handled_signals = {signal.SIGINT, signal.SIGTERM}
@@ -30,18 +37,17 @@ class Interruption:
     def _handle(self, number: int, frame: object) -> None:
         if self.signal is None:
             with suppress(OSError):  # the terminal may be gone
-                os.write(
-                    2,
-                    b"finishing this step, then saving (Ctrl-C again: stop at once, without saving)\n",
-                )
+                os.write(STANDARD_ERROR, MESSAGE)
         elif number == signal.SIGINT:
             self.__exit__()
             signal.raise_signal(number)
         self.signal = number
 
     def is_requested(self) -> bool:
-        """Whether the run should stop: after a signal, or if the launcher was killed, which changes a rank's parent."""
-        return self.signal is not None or self.launcher not in (None, os.getppid())
+        """Whether the run should stop: after a signal, or if the launcher was killed."""
+        # a process whose parent was killed gets another one
+        is_orphan = self.launcher is not None and self.launcher != os.getppid()
+        return self.signal is not None or is_orphan
 
     @property
     def exit_code(self) -> int:

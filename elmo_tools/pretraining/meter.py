@@ -3,9 +3,10 @@
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,36 +14,49 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
 from elmo_core.training.ranks import Ranks
 
-ADVICE = "It is not saved. Resume earlier with --init_from_ckpt, --allow_changes and a lower --lr or --max_grad_norm."
+ADVICE = (
+    "It is not saved. Resume earlier with --init_from_ckpt, --allow_changes "
+    "and a lower --lr or --max_grad_norm."
+)
 
 
 class Meter:
-    """Losses and time since the last log line. On a GPU, losses are read back only when a log line or checkpoint is due.
+    """Losses and time since the last log line.
 
-    sums: (3,) forward loss, backward loss and steps since then, updated in place. last_loss: of this rank's last step.
+    On a GPU, losses are read back only when a log line or checkpoint is due.
+    sums: (3,) forward loss, backward loss and steps since then, updated in place.
+    last_loss: of this rank's last step.
     """
 
     def __init__(self, sums: np.ndarray):
         self._sums = sums
         self.checks_at_once = paddle.get_device() == "cpu"
-        self._pending: list[tuple[int, list, dict]] = []
+        self._pending: list[tuple[int, list[paddle.Tensor], dict[str, Any]]] = []
         self.last_loss = math.nan
         self._start()
 
-    def add(self, step: int, losses: list, position: dict) -> None:
-        """Add a step's losses. position: where in the text its batch ended."""
+    def add(self, step: int, losses: Sequence[paddle.Tensor], position: dict[str, Any]) -> None:
+        """Add a step's forward and backward loss. position: where in the text its batch ended."""
         self._pending.append((step, [loss.detach() for loss in losses], position))
         if self.checks_at_once:
             self.check()
 
     def check(self) -> None:
-        """Read back the pending losses. Raises if one is not finite, before the model can be saved."""
+        """Read back the pending losses.
+
+        Raises if one is not finite, before the model can be saved.
+        """
         for step, losses, position in self._pending:
-            forward, backward = (float(loss) for loss in losses)
+            forward = float(losses[0])
+            backward = float(losses[1])
             if not math.isfinite(forward + backward):
+                end = (
+                    f"sentence {position['sentence']:,} of {position['file']}, "
+                    f"epoch {position['epoch']}"
+                )
                 raise UserError(
-                    f"step {step:,}: the loss is not finite (forward {forward}, backward {backward}), in a batch that "
-                    f"ends at sentence {position['sentence']:,} of {position['file']}, epoch {position['epoch']}. {ADVICE}"
+                    f"step {step:,}: the loss is not finite (forward {forward}, "
+                    f"backward {backward}), in a batch that ends at {end}. {ADVICE}"
                 )
             self._sums += forward, backward, 1
             self.last_loss = (forward + backward) / 2
@@ -55,7 +69,10 @@ class Meter:
         return (time.perf_counter() - self._started - self._idle) / self._steps
 
     def pop_means(self, ranks: Ranks) -> tuple[float, float, float]:
-        """Return the mean forward and backward loss over all ranks, and seconds per step, since the last call."""
+        """Return the mean forward and backward loss over all ranks, and seconds per step.
+
+        All are since the last call.
+        """
         seconds = self.seconds_per_step()
         forward, backward, steps = ranks.sum(self._sums)
         self._sums[:] = 0
@@ -71,14 +88,20 @@ class Meter:
         self._idle += time.perf_counter() - start
 
     def _start(self) -> None:
-        self._started, self._idle, self._steps = time.perf_counter(), 0.0, 0
+        self._started = time.perf_counter()
+        self._idle = 0.0  # seconds
+        self._steps = 0
 
 
 def memory_in_use() -> int:
-    """Memory of this process in bytes; on a GPU, its peak there; on Windows and macOS, the peak of Paddle's tensors."""
+    """Memory of this process in bytes.
+
+    On a GPU, it is the peak there; on Windows and macOS, the peak of Paddle's tensors.
+    """
     if paddle.get_device().startswith("gpu"):
         return paddle.device.cuda.max_memory_allocated()
     statm = Path("/proc/self/statm")
     if statm.exists():
-        return int(statm.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        resident_pages = int(statm.read_text(encoding="ascii").split()[1])
+        return resident_pages * os.sysconf("SC_PAGE_SIZE")
     return paddle.base.core.host_memory_stat_peak_value("Allocated", 0)

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,16 +16,24 @@ from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 
 def load_model(
-    source: Path, expected: Mapping, vocabulary: Vocabulary | None
+    source: Path, expected: Mapping[str, Any], vocabulary: Vocabulary | None
 ) -> tuple[BiLM, Vocabulary]:
-    """Load a checkpoint's model, with another vocabulary if given. expected: config fields that it must have."""
+    """Load a checkpoint's model, with another vocabulary if given.
+
+    expected: configuration that it must have, by the names of the fields.
+    """
     bilm, old_vocabulary = load_bilm(source, softmax=True if vocabulary is None else None)
-    has_softmax = "softmax" in dict(bilm.named_children())
-    if different := differences({name: getattr(bilm.config, name) for name in expected}, expected):
+    found = {name: getattr(bilm.config, name) for name in expected}
+    different = differences(found, expected)
+    if different:
         raise UserError(
-            f"flags contradict {source}: {'; '.join(different.values())}. Omit them: config.json has them."
+            f"flags contradict {source}: {'; '.join(different.values())}. "
+            "Omit them: config.json has them."
         )
-    if vocabulary is None or (has_softmax and vocabulary.fingerprint == old_vocabulary.fingerprint):
+    if vocabulary is None:
+        return bilm, old_vocabulary
+    has_softmax = "softmax" in dict(bilm.named_children())
+    if has_softmax and vocabulary.fingerprint == old_vocabulary.fingerprint:
         return bilm, old_vocabulary
     old_vocabulary = old_vocabulary or Vocabulary(SPECIAL_TOKENS)
     vocabulary = Vocabulary(vocabulary.tokens, alphabet=old_vocabulary.alphabet)
@@ -44,13 +53,14 @@ def check_vocabulary(
 
 
 def _with_vocabulary(bilm: BiLM, old: Vocabulary, new: Vocabulary) -> BiLM:
-    """Change a model's vocabulary: the rows of words in both are kept, the others newly initialised.
+    """Change a model's vocabulary.
 
-    A model without a softmax, like most published ones, gets a new one.
+    The rows of words in both vocabularies are kept, the others newly initialised. A model without
+    a softmax, like most published ones, gets a new one.
     """
     new_bilm = BiLM(dataclasses.replace(bilm.config, vocab_size=len(new)))
-    word_tables = [f"token_encoder.{name}" for name in bilm.token_encoder.word_tables]
-    tables = ["softmax.weight", "softmax.bias", *word_tables]
+    tables = [f"token_encoder.{name}" for name in bilm.token_encoder.word_tables]
+    tables += ["softmax.weight", "softmax.bias"]
     shared_rows = [k for k, token in enumerate(new.tokens) if token in old]
     old_rows = old.ids([new[k] for k in shared_rows])
     old_weights = bilm.state_dict()
@@ -63,7 +73,8 @@ def _with_vocabulary(bilm: BiLM, old: Vocabulary, new: Vocabulary) -> BiLM:
             weight.set_value(old_weights[name])
     n_new = len(new) - len(shared_rows)
     log.info(
-        f"vocabulary    {len(shared_rows):,} of {len(new):,} words known, {n_new:,} newly initialised"
+        f"vocabulary    {len(shared_rows):,} of {len(new):,} words known, "
+        f"{n_new:,} newly initialised"
     )
     if "softmax.weight" not in old_weights:
         log.info("softmax       newly initialised: the checkpoint has none")
@@ -72,21 +83,25 @@ def _with_vocabulary(bilm: BiLM, old: Vocabulary, new: Vocabulary) -> BiLM:
 
 def initialise_from_vectors(bilm: BiLM, vocabulary: Vocabulary, path: Path) -> None:
     """Initialise the word table from a word2vec file. Other words stay as they are."""
-    tables, config = bilm.token_encoder.word_tables, bilm.config
+    tables = bilm.token_encoder.word_tables
     if not tables:
         raise UserError(
-            f"{path}: the model reads characters only. Expected one with words: --input=word or char+word."
+            f"{path}: the model reads characters only. "
+            "Expected one with words: --input=word or char+word."
         )
-    flag = "word_dim" if config.input == "char+word" else "projection_dim"
+    flag = "word_dim" if bilm.config.input == "char+word" else "projection_dim"
+    dimensions = getattr(bilm.config, flag)
     vectors = load_word_vectors(path)
-    if (size := vectors.vector_size) != getattr(config, flag):
+    if vectors.vector_size != dimensions:
         raise UserError(
-            f"{path}: {size} dimensions, the model has {getattr(config, flag)}. Give --{flag}={size}."
+            f"{path}: {vectors.vector_size} dimensions, the model has {dimensions}. "
+            f"Give --{flag}={vectors.vector_size}."
         )
     ids = np.array([k for k, token in enumerate(vocabulary.tokens) if token in vectors])
     if not len(ids):
         raise UserError(
-            f"{path}: it has none of the vocabulary's {len(vocabulary):,} words. Are both of one language?"
+            f"{path}: it has none of the vocabulary's {len(vocabulary):,} words. "
+            "Are both of one language?"
         )
     share = len(ids) / len(vocabulary)
     log.info(

@@ -1,13 +1,15 @@
 """Exact perplexity of held-out text under a biLM, with nothing dropped and bounded memory.
 
-In a sentence of n words each direction makes n + 1 predictions: the words and the marker at the end.
+In a sentence of n words each direction makes n + 1 predictions: the words and the marker at the
+end.
 """
 
 import math
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 from elmo import BiLM
+from elmo_core.network.lstmp import BiLMState
 from elmo_core.text.tokens import LMBatch
 from elmo_core.training.ranks import Ranks
 
@@ -26,7 +28,11 @@ class Score:
     predictions: int = 0  # in each direction
 
     def __add__(self, other: "Score") -> "Score":
-        return Score(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+        return Score(
+            self.forward_sum + other.forward_sum,
+            self.backward_sum + other.backward_sum,
+            self.predictions + other.predictions,
+        )
 
     @property
     def forward(self) -> float:
@@ -46,16 +52,19 @@ class Score:
 
 
 def evaluate(bilm: BiLM, batches: Iterable[LMBatch], ranks: Ranks) -> Score:
-    """Score the batches of an `EvalStream`, carrying the state from each to the next, every rank its share of the rows."""
+    """Score the batches of an `EvalStream`, each from the state after the one before.
+
+    Every rank scores its share of the rows.
+    """
 
     def score_own_rows() -> Score:
-        total, state = Score(), None
+        total = Score()
+        state: BiLMState | None = None
         for batch in batches:
             own = batch.take(slice(ranks.rank, None, ranks.size))
             if own.lengths.any():
-                forward, backward, state = bilm.log_probabilities(
-                    own, state or bilm.zero_state(len(own.lengths))
-                )
+                initial = state or bilm.zero_state(len(own.lengths))
+                forward, backward, state = bilm.log_probabilities(own, initial)
                 predictions = int(own.lengths.sum()) if own.scored else 0
                 total += Score(float(forward.sum()), float(backward.sum()), predictions)
         return total

@@ -4,24 +4,29 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import TypeVar
 
+Item = TypeVar("Item")
 END = object()
 DEPTH = 4
 
 
 @contextmanager
-def prefetched(iterable: Iterable[Any]) -> Iterator[Iterator[Any]]:
-    """In a `with` block, the items of an iterable, prepared by a background thread, up to DEPTH ahead.
+def prefetched(iterable: Iterable[Item]) -> Iterator[Iterator[Item]]:
+    """In a `with` block, the items of an iterable, which a thread prepares, up to DEPTH ahead.
 
-    An exception is raised after the items that preceded it. The end of the block stops the thread and drops the prepared
-    items.
+    An exception is raised after the items that preceded it. The end of the block stops the thread
+    and drops the prepared items.
     """
-    source, pool = iter(iterable), ThreadPoolExecutor(1)
+    source = iter(iterable)
+    pool = ThreadPoolExecutor(1)
     futures = deque(pool.submit(next, source, END) for _ in range(DEPTH))
 
-    def items() -> Iterator[Any]:
-        while (item := futures.popleft().result()) is not END:
+    def items() -> Iterator[Item]:
+        while True:
+            item = futures.popleft().result()
+            if item is END:
+                return
             futures.append(pool.submit(next, source, END))
             yield item
 

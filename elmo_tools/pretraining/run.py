@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,12 +32,18 @@ from elmo_tools.pretraining.streams import EvalStream, TrainStream
 
 OPTIMIZERS = {"adagrad": Adagrad, "adam": Adam}
 LOG_LINES = 20  # that a short run has by default
-SAVE, EVALUATE, STOP = 1, 2, 4  # requests of ranks: STOP is more than the others together
+# requests of ranks, which add up: STOP is more than the others together
+SAVE = 1
+EVALUATE = 2
+STOP = 4
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The text of a run and its vocabulary. dev: held-out text, if any. counts: those of the corpus."""
+    """The text of a run and its vocabulary.
+
+    dev: held-out text, if any. counts: those of the corpus.
+    """
 
     vocabulary: Vocabulary
     corpus: Corpus
@@ -49,51 +55,64 @@ class Trainer:
     """Trains a biLM and saves it in settings.save_dir, whose lock the caller holds."""
 
     def __init__(self, settings: PretrainingSettings, ranks: Ranks, bilm: BiLM, inputs: Inputs):
-        self.settings, self.ranks, self.bilm, self.weights = (
-            settings,
-            ranks,
-            bilm,
-            bilm.parameters(),
-        )
+        self.settings = settings
+        self.ranks = ranks
+        self.bilm = bilm
+        self.weights = bilm.parameters()
         self.optimizer = OPTIMIZERS[settings.optimizer](
             bilm.named_parameters(), settings.lr, settings.max_grad_norm
         )
-        rows, shape = (
-            settings.batch_size * settings.accumulate,
-            (settings.unroll_steps, bilm.config.input),
-        )
-        vocabulary, dev = inputs.vocabulary, inputs.dev
         self.stream = TrainStream(
             inputs.corpus,
-            vocabulary,
-            rows,
-            *shape,
-            settings.seed,
-            ranks.rank,
-            ranks.size,
+            inputs.vocabulary,
+            batch_size=settings.batch_size * settings.accumulate,
+            unroll_steps=settings.unroll_steps,
+            input=bilm.config.input,
+            seed=settings.seed,
+            rank=ranks.rank,
+            world_size=ranks.size,
             noise=settings.noise,
         )
-        self.held_out = EvalStream(dev, vocabulary, settings.batch_size, *shape) if dev else None
-        position, tokens_per_step = self.stream.position, self.stream.tokens_per_step
-        states = [bilm.zero_state(settings.batch_size) for _ in range(settings.accumulate)]
-        warmup = settings.warmup_steps * tokens_per_step
-        self.progress = Progress(tokens_per_step, inputs.counts, position, states, warmup)
-        self.fixed_settings = {**self.stream.settings, "dev_data": dev.identity if dev else None}
-        self.fixed_settings |= {
-            field.name: getattr(settings, field.name) for field in fields(FixedSettings)
-        }
+        self.held_out: EvalStream | None = None
+        if inputs.dev:
+            self.held_out = EvalStream(
+                inputs.dev,
+                inputs.vocabulary,
+                batch_size=settings.batch_size,
+                unroll_steps=settings.unroll_steps,
+                input=bilm.config.input,
+            )
+        self.progress = Progress(
+            tokens_per_step=self.stream.tokens_per_step,
+            counts=inputs.counts,
+            position=self.stream.position,
+            states=[bilm.zero_state(settings.batch_size) for _ in range(settings.accumulate)],
+            warmup=settings.warmup_steps * self.stream.tokens_per_step,
+        )
+        self.fixed_settings = _fixed_settings(settings, self.stream, inputs.dev)
         self.folder = RunFolder(
-            settings.save_dir, settings.keep, bilm.config, vocabulary, self.fixed_settings
+            settings.save_dir,
+            keep=settings.keep,
+            config=bilm.config,
+            vocabulary=inputs.vocabulary,
+            settings=self.fixed_settings,
         )
         self.interruption = Interruption()
         self.former_total: int | None = None  # steps that the resumed run was to have
+        # `train` makes them: their clocks start there
+        self.meter: Meter
+        self.saving: Timer
+        self.evaluating: Timer
 
     def restore(self, source: Path | None) -> None:
         """Resume from a checkpoint, if one is given, as far as the changed settings allow."""
-        settings, progress = self.settings, self.progress
-        if not source:
-            progress.set_total(settings.max_steps, settings.epochs)
-            return
+        settings = self.settings
+        if source:
+            self._resume(source)
+        self.progress.set_total(settings.max_steps, settings.epochs)
+
+    def _resume(self, source: Path) -> None:
+        """Restore the progress and the optimizer from a checkpoint."""
         arrays, saved = checkpoint.load_training(source)
         before = checkpoint.load_config(source).get("training")
         if not isinstance(before, dict):
@@ -101,9 +120,14 @@ class Trainer:
             raise UserError(
                 f"{path}: training is {before!r:.60}, expected the settings of a training."
             )
-        changes = changed_settings(source, before, self.fixed_settings, settings.allow_changes)
+        changes = changed_settings(
+            source,
+            saved=before,
+            settings=self.fixed_settings,
+            allow_changes=self.settings.allow_changes,
+        )
         try:
-            progress.restore(saved, changes, self.stream, self.ranks)
+            self.progress.restore(saved, changes, stream=self.stream, ranks=self.ranks)
         except (ValueError, IndexError) as error:
             path = source / checkpoint.PROGRESS
             raise UserError(
@@ -111,26 +135,33 @@ class Trainer:
             ) from error
         if "optimizer" not in changes:
             self._restore_optimizer(arrays, source / checkpoint.OPTIMIZER)
-        progress.set_total(settings.max_steps, settings.epochs)
         self.former_total = saved["total"]
 
     def _restore_optimizer(self, arrays: Mapping[str, np.ndarray], path: Path) -> None:
-        """Restore the optimizer's state. arrays: may include those of the progress, whose names begin with a slash."""
+        """Restore the optimizer's state.
+
+        arrays: may include those of the progress, whose names begin with a slash.
+        """
         moments = {name: array for name, array in arrays.items() if not name.startswith("/")}
         shapes = {name: tuple(tensor.shape) for name, tensor in self.optimizer.state_dict().items()}
         checkpoint.check_shapes(shapes, moments, str(path))
         self.optimizer.set_state_dict(moments)
 
     def open_folder(self, source: Path | None) -> None:
-        """Prepare the folder. The best model so far is forgotten if it is not there, as in a new folder."""
+        """Prepare the folder. The best model so far is forgotten if it is not there.
+
+        source: the checkpoint that the run resumes from.
+        """
         progress = self.progress
         if self.settings.optimizer == "adam" and self.former_total not in (None, progress.total):
             log.warning(
-                f"The learning rate reaches 0 at step {progress.total:,} instead of {self.former_total:,}."
+                f"The learning rate reaches 0 at step {progress.total:,} "
+                f"instead of {self.former_total:,}."
             )
-        if not self.ranks.run_on_main(
+        has_best = self.ranks.run_on_main(
             lambda: self.folder.open(source, progress.step, progress.best_step)
-        ):
+        )
+        if not has_best:
             progress.forget_best()
 
     def train(self) -> bool:
@@ -138,40 +169,45 @@ class Trainer:
 
         Returns whether the run is complete, not interrupted.
         """
-        settings, progress = self.settings, self.progress
+        progress = self.progress
+        patience = self.settings.patience
         self.meter = Meter(progress.losses)
-        self.saving, self.evaluating = (
-            Timer(settings.save_freq, progress),
-            Timer(settings.eval_freq, progress),
-        )
+        self.saving = Timer(self.settings.save_freq, progress)
+        self.evaluating = Timer(self.settings.eval_freq, progress)
         with self.interruption, prefetched(self._batches()) as batches:
-            stopping = self.ranks.any(self.interruption.is_requested())
+            is_stopping = self.ranks.any(self.interruption.is_requested())
             if self._lacks_evaluation():  # it was interrupted
-                stopping |= not self._repeat_evaluation()
-            first = progress.step + 1
-            while not progress.reached_end(settings.patience) and not stopping:
+                has_ended = self._repeat_evaluation()
+                is_stopping = is_stopping or not has_ended
+            first_step = progress.step + 1
+            while not progress.reached_end(patience) and not is_stopping:
                 request = self._step(*next(batches))
-                self._log_training(is_first=progress.step == first)
-                stopping = request >= STOP
+                self._log_training(is_first=progress.step == first_step)
+                is_stopping = request >= STOP
                 if request & EVALUATE or self._lacks_evaluation():
-                    stopping |= not self._evaluate()
+                    has_ended = self._evaluate()
+                    is_stopping = is_stopping or not has_ended
                 if request & SAVE:
                     self._save()
-            is_complete = progress.reached_end(settings.patience) and not self._lacks_evaluation()
-            if is_complete or progress.step >= first:
+            is_complete = progress.reached_end(patience) and not self._lacks_evaluation()
+            if is_complete or progress.step >= first_step:
                 self._save(is_complete)
             return is_complete
 
     def _lacks_evaluation(self) -> bool:
         """Whether this step needs an evaluation, whatever the time, and has none."""
-        progress, freq = self.progress, self.settings.eval_freq
-        is_needed = progress.step >= progress.total or (
-            freq and progress.step and progress.step % freq == 0
-        )
-        return bool(self.held_out and is_needed and progress.evaluated != progress.step)
+        progress = self.progress
+        freq = self.settings.eval_freq
+        if self.held_out is None or progress.evaluated == progress.step:
+            return False
+        is_due = freq > 0 and progress.step > 0 and progress.step % freq == 0
+        return is_due or progress.step >= progress.total
 
     def _batches(self) -> Iterator[tuple[list[LMBatch], Candidates]]:
-        """Yield each step's batches and softmax candidates, which all ranks share: their gradients cover the same rows."""
+        """Yield each step's batches and softmax candidates.
+
+        All ranks share the candidates: their gradients cover the same rows.
+        """
         rows = self.settings.batch_size
         for step, batch in enumerate(self.stream, self.progress.step + 1):
             random = np.random.default_rng([self.settings.seed, step, 0])
@@ -179,67 +215,89 @@ class Trainer:
                 batch.take(slice(start, start + rows))
                 for start in range(0, len(batch.lengths), rows)
             ]
-            yield (
-                batches,
-                draw_candidates(
-                    self.bilm.config.vocab_size, self.settings.n_negative_samples, random
-                ),
+            candidates = draw_candidates(
+                self.bilm.config.vocab_size, self.settings.n_negative_samples, random
             )
+            yield batches, candidates
 
     def _step(self, batches: list[LMBatch], candidates: Candidates) -> int:
-        """Update the weights by the gradients of all batches. Returns the largest request of any rank."""
-        settings, progress, losses = self.settings, self.progress, []
-        progress.step, progress.tokens = (
-            progress.step + 1,
-            progress.tokens + progress.tokens_per_step,
-        )
-        seeds = np.random.SeedSequence([settings.seed, progress.step, self.ranks.rank])
-        paddle.seed(int(seeds.generate_state(1)[0]))  # for dropout
+        """Update the weights by the gradients of all batches.
+
+        Returns the largest request of any rank.
+        """
+        settings = self.settings
+        progress = self.progress
+        progress.step += 1
+        progress.tokens += progress.tokens_per_step
+        self._seed_dropout()
+        forward_losses = []
+        backward_losses = []
         for k, batch in enumerate(batches):
-            directions, progress.states[k] = self.bilm(
-                batch, progress.states[k], candidates, settings.dropout
+            losses, progress.states[k] = self.bilm(
+                batch, state=progress.states[k], candidates=candidates, dropout=settings.dropout
             )
-            (sum(directions) / 2 * settings.unroll_steps / len(batches)).backward()
-            losses.append([loss.detach() / len(batches) for loss in directions])
-        self.meter.add(
-            progress.step,
-            [sum(direction) for direction in zip(*losses, strict=True)],
-            batch.position,
-        )
+            forward, backward = losses
+            # Each loss is a mean over rows and steps. The learning rate, and the norm to which
+            # gradients are clipped, are those of bilm-tf, which adds up the losses of a row's
+            # steps: its gradients are `unroll_steps` times those of the mean. Adagrad would not
+            # make up for that, since its accumulators begin at 1.
+            loss = (forward + backward) / 2 * settings.unroll_steps / len(batches)
+            loss.backward()
+            forward_losses.append(forward.detach() / len(batches))
+            backward_losses.append(backward.detach() / len(batches))
+        position = batches[-1].position
+        self.meter.add(progress.step, [sum(forward_losses), sum(backward_losses)], position)
         request = self.ranks.average_gradients(self.weights, self._request())
-        self.optimizer.lr = learning_rate(settings.optimizer, settings.lr, *progress.schedule)
+        self.optimizer.lr = learning_rate(settings.optimizer, settings.lr, progress.schedule)
         self.optimizer.step()
         self.optimizer.clear_grad()
-        progress.position = batch.position
+        progress.position = position
         return request
 
+    def _seed_dropout(self) -> None:
+        """Seed Paddle's random numbers, so that they depend on the seed, the step and the rank."""
+        seeds = np.random.SeedSequence([self.settings.seed, self.progress.step, self.ranks.rank])
+        paddle.seed(int(seeds.generate_state(1)[0]))
+
     def _request(self) -> int:
-        """Decide what this rank asks all ranks to do after this step. Only rank 0 looks at the clock."""
-        request = STOP if self.interruption.is_requested() else 0
-        if self.ranks.is_main:
-            request |= SAVE * self.saving.is_due()
-            request |= EVALUATE * (self.held_out is not None and self.evaluating.is_due())
+        """Decide what this rank asks all ranks to do after this step.
+
+        Only rank 0 looks at the clock.
+        """
+        request = 0
+        if self.interruption.is_requested():
+            request += STOP
+        if self.ranks.is_main and self.saving.is_due():
+            request += SAVE
+        if self.ranks.is_main and self.held_out is not None and self.evaluating.is_due():
+            request += EVALUATE
         return request
 
     def _save(self, is_final: bool = False) -> None:
+        """Save a checkpoint of this step. is_final: it is the end of the run."""
         with self.meter.paused(), self.saving.measured():
             progress = self.progress.to_dict(self.ranks)
-            tensors = self.bilm.state_dict(), self.optimizer.state_dict()
-            state = [
-                {name: to_array(tensor.detach()) for name, tensor in part.items()}
-                for part in tensors
-            ]
-            self.ranks.run_on_main(lambda: self.folder.save(*state, progress, is_final, ADVICE))
+            weights = _arrays(self.bilm.state_dict())
+            optimizer = _arrays(self.optimizer.state_dict())
+            self.ranks.run_on_main(
+                lambda: self.folder.save(
+                    weights=weights,
+                    optimizer=optimizer,
+                    progress=progress,
+                    is_final=is_final,
+                    advice=ADVICE,
+                )
+            )
 
     def _evaluate(self) -> bool:
-        """Compute the exact held-out perplexity, each rank on its share of the rows, and save the best model so far.
+        """Compute the exact held-out perplexity, and save the best model so far.
 
+        Each rank scores its share of the rows.
         Returns whether it has come to its end: it stops if a rank is interrupted.
         """
         progress = self.progress
-        batches = takewhile(lambda _: not self.interruption.is_requested(), self.held_out)
         with self.meter.paused(), self.evaluating.measured():
-            score = evaluate(self.bilm, batches, self.ranks)
+            score = evaluate(self.bilm, self._held_out_batches(), self.ranks)
         if self.ranks.any(self.interruption.is_requested()):
             return False
         if not math.isfinite(score.mean):
@@ -247,66 +305,104 @@ class Trainer:
                 f"step {progress.step:,}: the held-out perplexity is not finite. {ADVICE}"
             )
         is_best = progress.add_evaluation(score.mean)
-        best = "" if is_best else f" (the best is {progress.best:.2f})"
-        text = f"forward {score.forward:.2f}, backward {score.backward:.2f}, mean {score.mean:.2f}{best}"
+        text = (
+            f"step {progress.step:,}: held-out perplexity forward {score.forward:.2f}, "
+            f"backward {score.backward:.2f}, mean {score.mean:.2f}"
+        )
+        if not is_best:
+            text += f" (the best is {progress.best:.2f})"
         values = {
             "forward_perplexity": score.forward,
             "backward_perplexity": score.backward,
             "perplexity": score.mean,
         }
-        self.log("evaluation", f"step {progress.step:,}: held-out perplexity {text}", values)
+        self.log("evaluation", text, values)
         if is_best:
             self._save()
         return True
 
-    def _repeat_evaluation(self) -> bool:
-        """Evaluate the model that the run resumes from, and save it again, since it depends on it which is the best.
+    def _held_out_batches(self) -> Iterator[LMBatch]:
+        """Yield the batches of the held-out text, until the run is interrupted."""
+        for batch in self.held_out:
+            if self.interruption.is_requested():
+                return
+            yield batch
 
+    def _repeat_evaluation(self) -> bool:
+        """Evaluate the model that the run resumes from, whose evaluation was interrupted.
+
+        It is saved again: which model is the best depends on its score.
         Returns whether the evaluation has come to its end.
         """
         self.folder.outdated.append(self.progress.step)
-        is_done = self._evaluate()
-        if is_done:
+        has_ended = self._evaluate()
+        if has_ended:
             self._save()
-        return is_done
+        return has_ended
 
     def _log_training(self, is_first: bool) -> None:
-        """Log the averages since the last line, if a line is due, or the loss of the first step and how long it took."""
+        """Log the means since the last line, if a line is due; at least the first step's loss."""
         progress = self.progress
         freq = self.settings.log_freq or min(LOG_FREQ, max(1, progress.total // LOG_LINES))
-        if progress.step % freq and progress.step != progress.total:
-            if is_first:  # the first averages may take minutes
-                seconds = self.meter.seconds_per_step()
-                result = (
-                    f"step {progress.step:,} took {seconds:.1f} s, loss {self.meter.last_loss:.4f}"
-                )
-                log.info(f"{result}. Steps between log lines: {freq:,}.")
-            return
-        forward, backward, seconds = self.meter.pop_means(self.ranks)
-        sampled = "sampled_" * is_sampled(
-            self.bilm.config.vocab_size, self.settings.n_negative_samples
-        )
+        if progress.step % freq == 0 or progress.step == progress.total:
+            self._log_means()
+        elif is_first:  # the first means may take minutes
+            seconds = self.meter.seconds_per_step()
+            log.info(
+                f"step {progress.step:,} took {seconds:.1f} s, loss {self.meter.last_loss:.4f}. "
+                f"Steps between log lines: {freq:,}."
+            )
+
+    def _log_means(self) -> None:
+        """Log the means of all ranks since the last call."""
+        progress = self.progress
+        forward_loss, backward_loss, seconds = self.meter.pop_means(self.ranks)
+        loss = (forward_loss + backward_loss) / 2
+        forward = perplexity(forward_loss)
+        backward = perplexity(backward_loss)
+        tokens_per_second = progress.tokens_per_step / seconds
+        seconds_left = (progress.total - progress.step) * seconds
+        memory_mb = memory_in_use() / 2**20
+        is_estimate = is_sampled(self.bilm.config.vocab_size, self.settings.n_negative_samples)
+        kind = "sampled perplexity" if is_estimate else "perplexity"
+        key = kind.replace(" ", "_")
         values = {
             "total": progress.total,
             "epoch": progress.epoch,
-            "loss": (forward + backward) / 2,
-            f"forward_{sampled}perplexity": perplexity(forward),
-            f"backward_{sampled}perplexity": perplexity(backward),
+            "loss": loss,
+            f"forward_{key}": forward,
+            f"backward_{key}": backward,
             "learning_rate": self.optimizer.lr,
-            "tokens_per_second": progress.tokens_per_step / seconds,
-            "seconds_left": (progress.total - progress.step) * seconds,
-            "memory_mb": memory_in_use() / 2**20,
+            "tokens_per_second": tokens_per_second,
+            "seconds_left": seconds_left,
+            "memory_mb": memory_mb,
         }
         text = (
-            f"step {progress.step:,}/{progress.total:,}  epoch {progress.epoch:.2f}  loss {values['loss']:.4f}  "
-            f"{sampled.replace('_', ' ')}perplexity forward {perplexity(forward):.1f} backward {perplexity(backward):.1f}  "
-            f"lr {self.optimizer.lr:.4g}  {values['tokens_per_second']:,.0f} tokens/s  "
-            f"{messages.format_duration(values['seconds_left'])} left  {values['memory_mb']:,.0f} MB"
+            f"step {progress.step:,}/{progress.total:,}  "
+            f"epoch {progress.epoch:.2f}  "
+            f"loss {loss:.4f}  "
+            f"{kind} forward {forward:.1f} backward {backward:.1f}  "
+            f"lr {self.optimizer.lr:.4g}  "
+            f"{tokens_per_second:,.0f} tokens/s  "
+            f"{messages.format_duration(seconds_left)} left  "
+            f"{memory_mb:,.0f} MB"
         )
         self.log("training", text, values)
 
-    def log(self, event: str, text: str, values: Mapping) -> None:
+    def log(self, event: str, text: str, values: Mapping[str, Any]) -> None:
         """Log text, and append the values to log.jsonl."""
         log.info(text)
         if self.ranks.is_main:
             self.folder.append_log(event, self.progress.step, values)
+
+
+def _fixed_settings(
+    settings: PretrainingSettings, stream: TrainStream, dev: Corpus | None
+) -> dict[str, Any]:
+    """The settings that a resumed run must not change, with the texts'."""
+    own = {field.name: getattr(settings, field.name) for field in fields(FixedSettings)}
+    return {**stream.settings, "dev_data": dev.identity if dev else None, **own}
+
+
+def _arrays(tensors: Mapping[str, paddle.Tensor]) -> dict[str, np.ndarray]:
+    return {name: to_array(tensor.detach()) for name, tensor in tensors.items()}

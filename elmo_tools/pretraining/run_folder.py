@@ -1,6 +1,6 @@
-"""The folder of a pretraining run: its checkpoints, names.json, and log.jsonl with the loss curve. Only rank 0 writes.
+"""The folder of a pretraining run: its checkpoints, names.json, and log.jsonl with the loss curve.
 
-Nothing else in the folder is touched.
+Only rank 0 writes. Nothing else in the folder is touched.
 """
 
 import json
@@ -10,9 +10,14 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from elmo_core.config import ELMoConfig
 from elmo_core.files import disk
 from elmo_core.messages import UserError, join_names, log
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint
 
 LOG = "log.jsonl"
@@ -26,7 +31,8 @@ def locked(folder: Path) -> Iterator[None]:
     """Make the folder and hold its lock: one process at a time uses it."""
     if checkpoint.exists(folder):
         raise UserError(
-            f"--save_dir {folder} is the folder of a model. Name another, for the checkpoints of this run."
+            f"--save_dir {folder} is the folder of a model. "
+            "Name another, for the checkpoints of this run."
         )
     for name in (LOG, checkpoint.NAMES):
         disk.check_output("--save_dir", folder / name)
@@ -37,7 +43,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _restore_checkpoints(folder: Path) -> None:
-    """Put back the checkpoints that were about to be replaced when a kill came between the two renames."""
+    """Put back the checkpoints that were about to be replaced when a kill came.
+
+    A replacement is two renames, and the kill came between them.
+    """
     for path in _temporary_files(folder):
         place = folder / TEMPORARY.fullmatch(path.name)[1]
         if path.suffix == ".old" and not os.path.lexists(place):
@@ -50,27 +59,30 @@ def _temporary_files(folder: Path) -> list[Path]:
 
 
 def check(folder: Path, source: Path | None, overwrite: bool) -> None:
-    """Raise if the folder has checkpoints of another run that may not be overwritten, or files in their place.
+    """Raise if the folder has checkpoints of another run, or files in their place.
 
-    source: the checkpoint that the run resumes from.
+    source: the checkpoint that the run resumes from. overwrite: the checkpoints may be replaced.
     """
     checkpoint.read_names(folder)
-    numbered = [
-        path
-        for path in folder.iterdir()
-        if checkpoint.is_step(path.name) and not checkpoint.is_own(path)
-    ]
-    others = [path.name for path in numbered if int(path.name) > _resumed_step(folder, source)]
-    if (folder / LOG).exists() and (folder / LOG).stat().st_size and not _read_log(folder):
+    numbered = [path for path in folder.iterdir() if checkpoint.is_step(path.name)]
+    resumed_step = _resumed_step(folder, source)
+    others = []
+    for path in numbered:
+        if not checkpoint.is_own(path) and int(path.name) > resumed_step:
+            others.append(path.name)
+    log_path = folder / LOG
+    if log_path.exists() and log_path.stat().st_size and not _read_log(folder):
         others.append(LOG)
     if others:
         raise UserError(
-            f"--save_dir {folder} has {join_names(others)}, not of a run. Rename it, or name another."
+            f"--save_dir {folder} has {join_names(others)}, not of a run. "
+            "Rename it, or name another."
         )
-    if (steps := _of_another_run(folder, source)) and not overwrite:
-        found = f"--save_dir {folder} holds checkpoints of an earlier run: {join_names([*map(str, steps)])}"
+    steps = [str(step) for step in _of_another_run(folder, source)]
+    if steps and not overwrite:
         raise UserError(
-            f"{found}. Add --resume to continue it, --overwrite, or --finetune_from={folder} in a new one."
+            f"--save_dir {folder} holds checkpoints of an earlier run: {join_names(steps)}. "
+            f"Add --resume to continue it, --overwrite, or --finetune_from={folder} in a new one."
         )
 
 
@@ -80,49 +92,65 @@ def _of_another_run(folder: Path, source: Path | None) -> list[int]:
 
 
 def _resumed_step(folder: Path, source: Path | None) -> int:
-    """The last step whose checkpoint belongs to this run, if it resumes from this folder; otherwise -1."""
-    source = source.resolve() if source and not checkpoint.is_step(source.name) else source
-    is_here = source and source.parent.samefile(folder) and checkpoint.is_step(source.name)
+    """The last step whose checkpoint belongs to this run, or -1.
+
+    There is one if the run resumes from this folder.
+    """
+    if source is None:
+        return -1
+    if not checkpoint.is_step(source.name):
+        source = source.resolve()
+    is_here = source.parent.samefile(folder) and checkpoint.is_step(source.name)
     return int(source.name) if is_here else -1
 
 
 class RunFolder:
-    """Saves checkpoints, each with the model's configuration, its vocabulary and the settings of the training."""
+    """Saves checkpoints, each with the model's configuration, its vocabulary and the settings.
 
-    def __init__(self, path: Path, keep: int, config, vocabulary, settings: Mapping):
-        self.path, self.keep, self.config, self.vocabulary, self.settings = (
-            path,
-            keep,
-            config,
-            vocabulary,
-            settings,
-        )
-        self.final: int | None = (
-            None  # the step at which the run, or the part of it that it continues, has ended
-        )
+    keep: numbered checkpoints to keep. settings: of the training, which a resumed run compares.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        keep: int,
+        config: ELMoConfig,
+        vocabulary: Vocabulary,
+        settings: Mapping[str, Any],
+    ):
+        self.path = path
+        self.keep = keep
+        self.config = config
+        self.vocabulary = vocabulary
+        self.settings = settings
+        # the step at which the run, or the part of it that it continues, has ended
+        self.final: int | None = None
         self.outdated: list[int] = []  # steps of checkpoints that the next save replaces
         self.pending_log: list[str] | None = None  # until then, the lines of log.jsonl
 
     def open(self, source: Path | None, step: int, best_step: int) -> bool:
         """Prepare the folder. Returns whether there is a checkpoint of the best step.
 
-        What another run, or steps that will be repeated, have left, checkpoints and lines of the log, stays until this run
-        has saved a checkpoint.
+        What another run, or steps that will be repeated, have left, checkpoints and lines of the
+        log, stays until this run has saved a checkpoint.
         source, step: the checkpoint that the run resumes from.
         """
         for path in _temporary_files(self.path):
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
         existing = checkpoint.steps(self.path)
         self.outdated = _of_another_run(self.path, source)
         kept = set(existing) - set(self.outdated)
         final = checkpoint.read_names(self.path).get("final")
         self.final = final if final in kept else None
-        lines = (
-            [line for line in _read_log(self.path) if _is_before(line, step)] if existing else []
-        )
-        self.pending_log = [json.dumps(line) + "\n" for line in lines]
+        self.pending_log = []
+        if existing:
+            lines = [line for line in _read_log(self.path) if _is_before(line, step)]
+            self.pending_log = [json.dumps(line) + "\n" for line in lines]
         if self.outdated:
-            steps = join_names([*map(str, self.outdated)])
+            steps = join_names([str(step) for step in self.outdated])
             log.warning(
                 f"{self.path}: {steps} will be deleted when this run saves its first checkpoint."
             )
@@ -132,9 +160,18 @@ class RunFolder:
         return best_step in kept
 
     def save(
-        self, weights: Mapping, optimizer: Mapping, progress: Mapping, is_final: bool, advice: str
+        self,
+        weights: Mapping[str, np.ndarray],
+        optimizer: Mapping[str, np.ndarray],
+        progress: Mapping[str, Any],
+        is_final: bool,
+        advice: str,
     ) -> None:
-        """Write the checkpoint of this step, if there is none, and the names; delete all others but the last `keep`."""
+        """Write the checkpoint of this step, if there is none, and the names.
+
+        All others but the last `keep` are deleted.
+        is_final: the run ends at this step. advice: what to do if weights are not finite.
+        """
         step = progress["step"]
         folder = self.path / str(step)
         is_outdated = step in self.outdated and checkpoint.is_own(folder)
@@ -153,9 +190,8 @@ class RunFolder:
             self.final = step
         names = {"best": progress["best_step"], "final": self.final}
         existing = checkpoint.steps(self.path)
-        checkpoint.write_names(
-            self.path, {name: step for name, step in names.items() if step in existing}
-        )
+        names = {name: step for name, step in names.items() if step in existing}
+        checkpoint.write_names(self.path, names)
         checkpoint.prune(self.path, self.keep)
 
     def _delete_outdated(self, step: int) -> None:
@@ -172,8 +208,11 @@ class RunFolder:
             file.writelines(self.pending_log)
         self.pending_log = None
 
-    def append_log(self, event: str, step: int, values: Mapping) -> None:
-        """Append a line to log.jsonl: a JSON object with "event" start, training or evaluation. Only warns on failure."""
+    def append_log(self, event: str, step: int, values: Mapping[str, Any]) -> None:
+        """Append a line to log.jsonl: a JSON object. Only warns on failure.
+
+        event: start, training or evaluation.
+        """
         line = json.dumps({"event": event, "step": step, **values}) + "\n"
         if self.pending_log is not None:
             self.pending_log.append(line)
@@ -187,19 +226,20 @@ class RunFolder:
             )
 
 
-def _is_before(line: dict, step: int) -> bool:
+def _is_before(line: dict[str, Any], step: int) -> bool:
     """Whether a line of the log belongs to what a run that resumes from this step continues."""
     return line["step"] < step or (line["step"] == step and line["event"] != "start")
 
 
-def _read_log(folder: Path) -> list[dict]:
+def _read_log(folder: Path) -> list[dict[str, Any]]:
     """Read log.jsonl, skipping what a kill has cut short, or a loss of power filled with zeros."""
-    path, lines = folder / LOG, []
-    for text in path.read_bytes().split(b"\n") if path.exists() else ():
+    path = folder / LOG
+    if not path.exists():
+        return []
+    lines = []
+    for text in path.read_bytes().split(b"\n"):
         with suppress(ValueError, RecursionError):
-            lines.append(json.loads(text))
-    return [
-        line
-        for line in lines
-        if isinstance(line, dict) and "event" in line and type(line.get("step")) is int
-    ]
+            line = json.loads(text)
+            if isinstance(line, dict) and "event" in line and type(line.get("step")) is int:
+                lines.append(line)
+    return lines

@@ -4,52 +4,65 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from elmo_tools.pretraining.progress import Progress
+from elmo_tools.pretraining.progress import Progress, Schedule
 
-STEPS, SECONDS, SHARE = 10_000, 600, 0.1
+STEPS = 10_000
+SECONDS = 600
+SHARE = 0.1
 
 
-def learning_rate(name: str, lr: float, step: float, total: float, warmup_steps: float) -> float:
-    """The learning rate of a step: constant for Adagrad; for Adam, linear warm-up, then linear decay to 0 at the end.
+def learning_rate(optimizer: str, lr: float, schedule: Schedule) -> float:
+    """The learning rate of a step.
 
-    step, total, warmup_steps: tokens divided by the tokens per step; plain steps if that never changed.
+    For Adagrad it is constant; for Adam it rises linearly during the warm-up, then decays linearly
+    to 0 at the end.
     """
-    if name == "adagrad":
+    if optimizer == "adagrad":
         return lr
-    warmup = min(warmup_steps, total // 2)
-    return lr * step / warmup if step <= warmup else lr * (total - step + 1) / (total - warmup + 1)
+    step = schedule.step
+    total = schedule.total
+    warmup = min(schedule.warmup, total // 2)
+    if step <= warmup:
+        return lr * step / warmup
+    return lr * (total - step + 1) / (total - warmup + 1)
 
 
 class Timer:
-    """Tells when something is due: every `freq` steps or, if that is 0, when STEPS, SECONDS or an epoch have passed.
+    """Tells when something is due.
 
-    In the latter case it is due only while it has taken at most the share SHARE of the run's time.
+    That is every `freq` steps or, if `freq` is 0, when STEPS, SECONDS or an epoch have passed. In
+    the latter case it is due only while it has taken at most the share SHARE of the run's time.
     """
 
     def __init__(self, freq: int, progress: Progress):
-        self.freq, self.progress, self.start = freq, progress, time.monotonic()
-        self.last, self.step, self.epoch = self.start, progress.step, int(progress.epoch)
+        self.freq = freq
+        self.progress = progress
+        self.start = time.monotonic()
         self.spent = 0.0  # seconds
+        # when it was done, at first the start
+        self.last_time = self.start
+        self.last_step = progress.step
+        self.last_epoch = int(progress.epoch)
 
     def is_due(self) -> bool:
-        progress, now = self.progress, time.monotonic()
+        """Whether it is due after this step."""
+        progress = self.progress
         if self.freq:
             return progress.step % self.freq == 0
-        is_due = (
-            progress.step - self.step >= STEPS
-            or now - self.last >= SECONDS
-            or int(progress.epoch) > self.epoch
+        time_now = time.monotonic()
+        has_time_passed = (
+            progress.step - self.last_step >= STEPS
+            or time_now - self.last_time >= SECONDS
+            or int(progress.epoch) > self.last_epoch
         )
-        return is_due and self.spent <= SHARE * (now - self.start)
+        return has_time_passed and self.spent <= SHARE * (time_now - self.start)
 
     @contextmanager
     def measured(self) -> Iterator[None]:
         """Measure the block, which does what is due."""
         start = time.monotonic()
         yield
-        self.last, self.step, self.epoch = (
-            time.monotonic(),
-            self.progress.step,
-            int(self.progress.epoch),
-        )
-        self.spent += self.last - start
+        self.last_time = time.monotonic()
+        self.last_step = self.progress.step
+        self.last_epoch = int(self.progress.epoch)
+        self.spent += self.last_time - start

@@ -7,6 +7,7 @@ from elmo_core.settings import PRECISION, PRECISIONS, setting
 
 WHEN = "10,000, an epoch, or ten minutes, whichever comes first, in at most a tenth of the time"
 LOG_FREQ = 100
+LEARNING_RATES = {"adagrad": 0.2, "adam": 0.001}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +27,16 @@ class FixedSettings:
     precision: str = setting(PRECISIONS[0], PRECISION, choices=PRECISIONS)
 
     def __post_init__(self):
-        object.__setattr__(self, "lr", self.lr or {"adagrad": 0.2, "adam": 0.001}[self.optimizer])
+        if not self.lr:
+            object.__setattr__(self, "lr", LEARNING_RATES[self.optimizer])
 
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingSettings(FixedSettings):
-    """Settings of a pretraining run. batch_size: rows of text per process; unroll_steps: tokens per row and batch."""
+    """Settings of a pretraining run.
+
+    batch_size: rows of text per process. unroll_steps: tokens per row and batch.
+    """
 
     save_dir: Path
     batch_size: int

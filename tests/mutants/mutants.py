@@ -119,15 +119,15 @@ LOSSES = [
     Mutant(
         name="loss-times-unroll-steps",
         file="elmo_tools/pretraining/run.py",
-        old="sum(directions) / 2 * settings.unroll_steps / len(batches)",
-        new="sum(directions) / 2 / len(batches)",
+        old="(forward + backward) / 2 * settings.unroll_steps / len(batches)",
+        new="(forward + backward) / 2 / len(batches)",
         tests="tests/tools/test_run.py::test_a_step_follows_the_mean_loss_times_the_steps_of_a_row",
     ),
     Mutant(
         name="loss-of-accumulated-batches",
         file="elmo_tools/pretraining/run.py",
-        old="sum(directions) / 2 * settings.unroll_steps / len(batches)",
-        new="sum(directions) / 2 * settings.unroll_steps",
+        old="(forward + backward) / 2 * settings.unroll_steps / len(batches)",
+        new="(forward + backward) / 2 * settings.unroll_steps",
         tests="tests/tools/test_run.py::test_accumulated_batches_equal_one_large_batch",
     ),
     Mutant(
@@ -311,8 +311,8 @@ STREAMS = [
     Mutant(
         name="prefetching-keeps-errors",
         file="elmo_tools/pretraining/prefetch.py",
-        old="while (item := futures.popleft().result()) is not END:",
-        new="while (future := futures.popleft()).exception() is None and (item := future.result()) is not END:",
+        old="            item = futures.popleft().result()\n            if item is END:",
+        new="            future = futures.popleft()\n            item = END if future.exception() else future.result()\n            if item is END:",
         tests="tests/tools/test_prefetch.py::test_prefetching_raises_what_the_iterator_raised",
     ),
 ]
@@ -342,8 +342,8 @@ RESUME = [
     Mutant(
         name="resume-evaluations-without-gain",
         file="elmo_tools/pretraining/progress.py",
-        old='"best_step", "without_gain")',
-        new='"best_step")',
+        old='            self.without_gain = saved["without_gain"]\n',
+        new="",
         tests="tests/tools/test_run.py::test_patience_ends_a_run_whose_best_is_kept",
     ),
     Mutant(
@@ -356,8 +356,8 @@ RESUME = [
     Mutant(
         name="dropout-of-each-step",
         file="elmo_tools/pretraining/run.py",
-        old="[settings.seed, progress.step, self.ranks.rank]",
-        new="[settings.seed, self.ranks.rank]",
+        old="[self.settings.seed, self.progress.step, self.ranks.rank]",
+        new="[self.settings.seed, self.ranks.rank]",
         tests="tests/tools/test_run.py::test_each_step_draws_its_own_candidates_and_dropout",
     ),
     Mutant(
@@ -377,8 +377,8 @@ RESUME = [
     Mutant(
         name="adam-warms-up",
         file="elmo_tools/pretraining/schedule.py",
-        old="return lr * step / warmup if step <= warmup",
-        new="return lr if step <= warmup",
+        old="        return lr * step / warmup",
+        new="        return lr",
         tests="tests/tools/test_schedule.py::test_adams_rate_follows_the_new_end_and_says_so",
     ),
     Mutant(
