@@ -311,8 +311,9 @@ STREAMS = [
     Mutant(
         name="prefetching-keeps-errors",
         file="elmo_tools/pretraining/prefetch.py",
-        old="            item = futures.popleft().result()\n            if item is END:",
-        new="            future = futures.popleft()\n            item = END if future.exception() else future.result()\n            if item is END:",
+        old="item = futures.popleft().result()",
+        new="future = futures.popleft()\n"
+        "            item = END if future.exception() else future.result()",
         tests="tests/tools/test_prefetch.py::test_prefetching_raises_what_the_iterator_raised",
     ),
 ]
