@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import elmo_core
+from elmo_core.messages import UserError
 
 COMMANDS = {  # of `elmo`: the script, and what it does
     "preprocess": ("preprocess", "turn raw text into a corpus; count a vocabulary; train word2vec"),
@@ -72,24 +73,28 @@ def _name_of(script: str) -> str:
 
 
 def main() -> None:
-    """Run a command's script as `python SCRIPT` does."""
+    """Run the command line of `elmo`, with a script's messages and exit codes."""
     global has_command
     has_command = True
+    # first on the path: the user may have modules of the same names
+    sys.path.insert(0, str(SCRIPTS))
+    importlib.import_module("script").run(run_command)
+
+
+def run_command() -> None:
+    """Run a command's script as `python SCRIPT` does."""
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if name in ("-h", "--help"):
         print(_help())
     elif name == "--version":
         print(f"elmo {elmo_core.__version__}")
     elif name in COMMANDS:
-        # first on the path: the user may have modules of the same names
-        sys.path.insert(0, str(SCRIPTS))
         sys.argv = [f"elmo {name}", *sys.argv[2:]]
         script = importlib.import_module(COMMANDS[name][0])
         _adapt_examples(script, name)
-        importlib.import_module("script").run(script.main)
+        script.main()
     else:
-        print(f"error: {_unknown(name)}", file=sys.stderr)
-        sys.exit(2)
+        raise UserError(_unknown(name))
 
 
 def _help() -> str:

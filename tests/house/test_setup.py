@@ -1,4 +1,4 @@
-"""setup.sh: what it installs is found, and it changes neither other folders nor Paddle's GPU build."""
+"""setup.sh: what it installs is found; it changes no other folder, and not Paddle's GPU build."""
 
 import shutil
 import subprocess
@@ -14,9 +14,8 @@ def setup(
     folder: Path | str, project: Path = PROJECT, **environment: str
 ) -> subprocess.CompletedProcess:
     command = ["sh", str(project / "setup.sh"), "requirements.txt", str(folder)]
-    return subprocess.run(
-        command, env={"PATH": "/usr/bin:/bin", **environment}, capture_output=True, text=True
-    )
+    environment["PATH"] = "/usr/bin:/bin"
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
 def test_a_folder_that_is_no_environment_is_left_as_it_is(tmp_path):

@@ -33,13 +33,16 @@ STRAY = [  # files of a user in a clone
 ]
 BEFORE = """\
 run_embed.py --init_from_ckpt=checkpoints --input=sentences.txt --output=vectors.hdf5 --device=cpu
-run_tag.py train --train_file=chunks --save_dir=runs/tagger --init_from_ckpt=en --hidden_dim=32 --epochs=9 --lr=0.01
-run_read.py train --train_file=data/reading/dev.json --save_dir=runs/mrc --init_from_ckpt=none --lang=zh --epochs=1
+run_tag.py train --train_file=chunks --save_dir=runs/tagger --init_from_ckpt=en \
+    --hidden_dim=32 --epochs=9 --lr=0.01
+run_read.py train --train_file=data/reading/dev.json --save_dir=runs/mrc \
+    --init_from_ckpt=none --lang=zh --epochs=1
 """
 SENT = """
 from elmo_tasks import Classifier, Reader, Tagger
 tagger = Tagger("runs/tagger")
-assert tagger.predict(["The cat sat on the mat .".split()]) == [["B-NP", "I-NP", "O", "O", "B-NP", "I-NP", "O"]]
+(labels,) = tagger.predict(["The cat sat on the mat .".split()])
+assert labels == ["B-NP", "I-NP", "O", "O", "B-NP", "I-NP", "O"]
 assert set(Classifier("model").predict(["The breakfast was good."])) <= {"good", "bad"}
 print(Reader("runs/mrc").answer("他在哪里？", "他在银行。")[0].text)
 """
@@ -49,7 +52,7 @@ from elmo import ELMoEmbedder
 from elmo_core.config import ELMoConfig
 from elmo_tasks import Tagger
 from elmo_tools.pretraining import streams
-for name in ("args", "dataset", "script", "convert", "run_tag", "setup", "tests", "mine", "benchmarks"):
+for name in ("args", "dataset", "script", "convert", "run_tag", "setup", "tests", "mine"):
     assert importlib.util.find_spec(name) is None, name
 """
 TREE = """\
@@ -66,9 +69,9 @@ TREE = """\
 def source(tmp_path_factory) -> Path:
     """A clone, with files of a user."""
     source = tmp_path_factory.mktemp("source")
-    names = ("pyproject.toml", "README.md", "LICENSE")
-    for path in (*PROJECT.glob("*.py"), *(PROJECT / name for name in names)):
-        shutil.copy(path, source)
+    for pattern in ("*.py", "pyproject.toml", "README.md", "LICENSE"):
+        for path in PROJECT.glob(pattern):
+            shutil.copy(path, source)
     for path in PROJECT.glob("*/__init__.py"):
         ignored = shutil.ignore_patterns("__pycache__", ".cache")
         shutil.copytree(path.parent, source / path.parent.name, ignore=ignored)

@@ -1,4 +1,7 @@
-"""The daily work without what Windows lacks; see tests/support/windows.py. Windows itself is not tested."""
+"""The daily work without what Windows lacks; see tests/support/windows.py.
+
+Windows itself is not tested.
+"""
 
 import os
 import subprocess
@@ -7,8 +10,14 @@ import sys
 import tiny
 from project import PROJECT
 
-TINY = "--model_size=tiny --cell_dim=13 --projection_dim=6 --filters=1:4,2:7 --batch_size=5 --unroll_steps=7 --device=cpu"
-PRETRAIN = f"run_pretrain.py --train_data_path=corpus/train --dev_data_path=corpus/dev --vocab_file=vocab.txt {TINY}"
+TINY = (
+    "--model_size=tiny --cell_dim=13 --projection_dim=6 --filters=1:4,2:7 "
+    "--batch_size=5 --unroll_steps=7 --device=cpu"
+)
+PRETRAIN = (
+    "run_pretrain.py --train_data_path=corpus/train --dev_data_path=corpus/dev "
+    f"--vocab_file=vocab.txt {TINY}"
+)
 COMMANDS = f"""\
 preprocess.py text raw.txt --lang=zh --output=corpus --dev_fraction=0.2 --processes=2
 preprocess.py vocab corpus/train --output=vocab.txt
@@ -19,10 +28,13 @@ run_eval.py --dev_data_path=corpus/dev --init_from_ckpt=run --device=cpu
 convert.py export run --output=exported
 convert.py import exported/options.json exported/weights.hdf5 --output=imported
 run_embed.py --init_from_ckpt=zh --input=vocab.txt --output=vectors.hdf5 --device=cpu
-run_tag.py train --train_file=tags --dev_file=tags --save_dir=tagger --init_from_ckpt=model --epochs=1 --device=cpu
-run_tag.py train --train_file=tags --save_dir=tagger --init_from_ckpt=none --epochs=1 --device=cpu --overwrite
+run_tag.py train --train_file=tags --dev_file=tags --save_dir=tagger \
+    --init_from_ckpt=model --epochs=1 --device=cpu
+run_tag.py train --train_file=tags --save_dir=tagger \
+    --init_from_ckpt=none --epochs=1 --device=cpu --overwrite
 run_tag.py predict --model_dir=tagger --input=vocab.txt --output=tagged --device=cpu
-run_finetune.py train --train_file=texts.tsv --save_dir=classifier --init_from_ckpt=model --epochs=1 --device=cpu
+run_finetune.py train --train_file=texts.tsv --save_dir=classifier \
+    --init_from_ckpt=model --epochs=1 --device=cpu
 run_finetune.py predict --model_dir=classifier --input=vocab.txt --output=classes --device=cpu
 """
 
@@ -37,11 +49,8 @@ def test_the_daily_work_without_what_windows_lacks(tmp_path):
     }
     for name, text in files.items():
         (tmp_path / name).write_text("".join(text.format(n) for n in range(60)), encoding="utf-8")
-    locale = {
-        "LC_ALL": "C",
-        "PYTHONCOERCECLOCALE": "0",
-        "PYTHONUTF8": "0",
-    }  # open() without an encoding takes ASCII
+    # open() without an encoding takes ASCII
+    locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     command = [sys.executable, str(PROJECT / "tests" / "support" / "windows.py")]
     environment = {**os.environ, **locale, "PYTHONPATH": str(PROJECT)}
     done = subprocess.run(

@@ -9,12 +9,12 @@ from project import PROJECT
 import elmo_core
 from elmo_core import command
 from elmo_core.command import COMMANDS, command_line
+from elmo_core.messages import UserError
 
 
 def run(monkeypatch, *argv: str) -> None:
     monkeypatch.setattr(sys, "argv", ["elmo", *argv])
-    monkeypatch.setattr(command, "has_command", False)  # restored after the test
-    command.main()
+    command.run_command()
 
 
 @pytest.mark.parametrize("argv", [[], ["-h"], ["--help"]])
@@ -30,12 +30,11 @@ def test_the_version(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "named"), [("tga", "tag"), ("run_tag.py", "tag"), ("qqqq", "qqqq")]
+    ("name", "named"), [("tga", "mean tag"), ("run_tag.py", "mean tag"), ("qqqq", "qqqq")]
 )
-def test_an_unknown_command_is_named_with_the_one_like_it(monkeypatch, capsys, name, named):
-    with pytest.raises(SystemExit) as stopped:
+def test_an_unknown_command_is_named_with_the_one_like_it(monkeypatch, name, named):
+    with pytest.raises(UserError, match=named):
         run(monkeypatch, name)
-    assert stopped.value.code == 2 and named in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

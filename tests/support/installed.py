@@ -1,4 +1,4 @@
-"""Runs the Python of pages with the library of $PYTHONPATH: without a network, and without what only training needs.
+"""Runs the Python of pages: without a network, and without what only training needs.
 
 Standard input is a JSON object: the blocks of each page, which share their variables.
 """

@@ -31,16 +31,20 @@ def parser_of(script: Path, monkeypatch) -> argparse.ArgumentParser:
         spec.loader.exec_module(module)
         with pytest.raises(Parsed) as parsed:
             begin = getattr(module, "parse", module.main)
-            begin(*[[]][: len(inspect.signature(begin).parameters)])
+            if inspect.signature(begin).parameters:
+                begin([])
+            else:
+                begin()
     return parsed.value.args[0]
 
 
 def parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """A parser and those of its commands."""
-    commands = [
-        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
-    ]
-    return [parser, *(part for action in commands for part in action.choices.values())]
+    found = [parser]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found.extend(action.choices.values())
+    return found
 
 
 def commands(name: str) -> list[str]:
@@ -53,10 +57,14 @@ def commands(name: str) -> list[str]:
 
 
 def python_blocks(page: str) -> list[str]:
-    """The Python of a page, without comments, after as many line ends as come before it on the page."""
+    """The Python of a page, without comments.
+
+    As many line ends precede it as on the page, so that an error names the page's line.
+    """
     text = (PROJECT / page).read_text(encoding="utf-8")
-    blocks = re.finditer(r"^```python\n(.*?)^```", text, re.M | re.S)
-    return [
-        "\n" * text.count("\n", 0, block.start(1)) + re.sub(r" *#.*", "", block[1])
-        for block in blocks
-    ]
+    blocks = []
+    for block in re.finditer(r"^```python\n(.*?)^```", text, re.M | re.S):
+        lines_before = text.count("\n", 0, block.start(1))
+        code = re.sub(r" *#.*", "", block[1])
+        blocks.append("\n" * lines_before + code)
+    return blocks

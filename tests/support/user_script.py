@@ -1,4 +1,7 @@
-"""A user's script: each task is trained, evaluated, saved, moved, loaded and used. Passes `mypy --strict`."""
+"""A user's script: each task is trained, evaluated, saved, moved, loaded and used.
+
+It passes `mypy --strict`.
+"""
 
 import shutil
 import sys
@@ -26,10 +29,8 @@ embedder = ELMoEmbedder(
 )
 assert embedder.encode([["A", "fine", "film"]])[0].shape == embedder.shape(3)
 
-texts, classes = (
-    ("The room was quiet and clean.", "The breakfast was cold.") * 15,
-    ("good", "bad") * 15,
-)
+texts = ["The room was quiet and clean.", "The breakfast was cold."] * 15
+classes = ["good", "bad"] * 15
 settings = ClassifierSettings(head="mean", epochs=5, lr=0.01)
 trained = Classifier.train(
     texts, classes, dev=(texts, classes), settings=settings, save_dir=output / "reviews"
@@ -51,11 +52,9 @@ Tagger.train(
 )
 (spans,) = Tagger(moved("names")).spans(["Anna lives in Paris."])
 
-question, passage, answers = (
-    "Who lives in Paris?",
-    "Anna lives in Paris.",
-    {"text": ["Anna"], "answer_start": [0]},
-)
+question = "Who lives in Paris?"
+passage = "Anna lives in Paris."
+answers = {"text": ["Anna"], "answer_start": [0]}
 examples = [
     {"id": str(k), "context": passage, "question": question, "answers": answers} for k in range(3)
 ]
@@ -66,4 +65,5 @@ Reader.train(
     save_dir=output / "qa",
 )
 answer = Reader(moved("qa")).answer(question, passage)[0]
-print(embedder.dim, sorted(map(str, set(classifier.predict(texts)))), spans[-1].text, answer.text)
+predicted = {str(label) for label in classifier.predict(texts)}
+print(embedder.dim, sorted(predicted), spans[-1].text, answer.text)

@@ -1,6 +1,7 @@
 """Runs the project's scripts, one command per line of standard input, without what Windows lacks.
 
-A file or folder that is open can be neither renamed nor deleted, a folder cannot be opened or replaced. All else is Linux.
+A file or folder that is open can be neither renamed nor deleted, a folder cannot be opened or
+replaced. All else is Linux.
 """
 
 import builtins
@@ -18,15 +19,17 @@ import signal
 import sys
 import tempfile
 
-sys.modules |= dict.fromkeys(
-    ("fcntl", "resource", "pwd", "grp", "termios")
-)  # to import them is an ImportError
+for name in ("fcntl", "resource", "pwd", "grp", "termios"):
+    sys.modules[name] = None  # to import it is an ImportError
 for name in ("getuid", "geteuid", "sched_getaffinity", "posix_fallocate", "fork", "mkfifo"):
     delattr(os, name)
 del signal.SIGHUP
 tempfile.TemporaryFile = tempfile.NamedTemporaryFile
 shutil._use_fd_functions = False
-descriptors, readlink, isdir = os.listdir, os.readlink, os.path.isdir
+# as they are, before some of them are replaced
+listdir = os.listdir
+readlink = os.readlink
+isdir = os.path.isdir
 
 
 class CDLL(ctypes.CDLL):
@@ -45,13 +48,15 @@ def is_of_linux(path, *_, **__) -> bool:
 
 def is_open(path, **_) -> bool:
     """Whether this process has the file open, or a file in the folder."""
-    path, links = os.path.realpath(path), []
-    for number in descriptors("/proc/self/fd"):
+    path = os.path.realpath(path)
+    for number in listdir("/proc/self/fd"):
         try:
-            links.append(readlink(f"/proc/self/fd/{number}"))
+            opened = readlink(f"/proc/self/fd/{number}")
         except OSError:  # the listing itself
             continue
-    return any(link == path or link.startswith(f"{path}/") for link in links)
+        if opened == path or opened.startswith(f"{path}/"):
+            return True
+    return False
 
 
 def replace_function(module, name: str, refuses, code: int = errno.EACCES) -> None:
@@ -62,9 +67,8 @@ def replace_function(module, name: str, refuses, code: int = errno.EACCES) -> No
             raise OSError(code, "as on Windows", str(arguments[0]))
         return function(*arguments, **keywords)
 
-    setattr(
-        module, name, functools.partial(call)
-    )  # pathlib of Python 3.10 takes a function for a method
+    # not `call` itself: pathlib of Python 3.10 takes a function for a method
+    setattr(module, name, functools.partial(call))
 
 
 for module, name in ((io, "open"), (builtins, "open"), (os, "stat")):
