@@ -457,9 +457,7 @@ def test_the_words_that_the_readme_shows_are_those_that_fit_best(page, model):
 def test_the_chinese_example_prints_what_it_shows(capsys):
     ready, example, *_ = python_blocks("README_zh.md")
     exec(ready, {})
-    assert f"# {capsys.readouterr().out}" in (PROJECT / "README_zh.md").read_text(
-        encoding="utf-8"
-    )
+    assert f"# {capsys.readouterr().out}" in (PROJECT / "README_zh.md").read_text(encoding="utf-8")
     exec(example, {})
     assert f"```\n{capsys.readouterr().out}```\n" in chinese_example()
 
