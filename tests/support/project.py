@@ -53,7 +53,8 @@ def commands(name: str) -> list[str]:
         r"^ *```(?:ba)?sh\n(.*?)^ *```", (PROJECT / name).read_text(encoding="utf-8"), re.M | re.S
     )
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
-    return [" ".join(re.sub(r"(^|\s)#.*", "", line).split()) for line in lines]
+    without_comments = [" ".join(re.sub(r"(^|\s)#.*", "", line).split()) for line in lines]
+    return [line for line in without_comments if line]
 
 
 def python_blocks(page: str) -> list[str]:
