@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import Any, NoReturn
 
 from elmo_core.config import PRESETS, ELMoConfig
@@ -19,6 +20,7 @@ from elmo_core.settings import PRECISION, PRECISIONS, expected, setting
 from elmo_core.text.tokenise import LANGUAGES
 
 MODEL_SIZE = "original"  # default of --model_size
+UNRECOGNIZED = "unrecognized arguments: "  # begins argparse's message
 _flags: dict[str, str] = {}  # of the command that runs, by the settings that they set
 
 
@@ -29,82 +31,98 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpF
         super().__init__(prog, max_help_position=36, width=110)
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        if action.default and isinstance(action.default, tuple):
-            return f"{action.help} (default: {' '.join(map(str, action.default))})"
-        return (
-            action.help
-            if action.default in (None, False, "", ())
-            else super()._get_help_string(action)
-        )
+        default = action.default
+        if default and isinstance(default, tuple):
+            values = " ".join(str(value) for value in default)
+            return f"{action.help} (default: {values})"
+        if default in (None, False, "", ()):
+            return action.help
+        return super()._get_help_string(action)
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parser of a script or of one of its commands. A mistake is answered in one line, without the list of flags.
+    """Parser of a script or of one of its commands.
 
+    A mistake is answered in one line, without the list of flags.
     default_command: the command that is assumed if none is given.
     """
 
     default_command: str | None = None
 
-    def __init__(self, **options):
-        super().__init__(**{"formatter_class": _Help, **options})
+    def __init__(self, **options: Any):
+        options.setdefault("formatter_class", _Help)
+        super().__init__(**options)
 
     def parse_known_args(
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ):
-        """Parse; a missing command is the default one. Unknown flags are reported with the usage of the command."""
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse; a missing command is the default one.
+
+        Unknown flags are reported with the usage of the command.
+        """
         args = list(sys.argv[1:] if args is None else args)
-        if (
-            self.default_command
-            and (not args or args[0].startswith("-"))
-            and args[:1] not in (["-h"], ["--help"])
-        ):
-            args.insert(0, self.default_command)
-        for arg in [] if self._subparsers else args:  # a command's parser checks its own
-            if not arg or re.fullmatch(r"--\w+=", arg):  # such as an unset variable of the shell
-                self.error(f"{arg.rstrip('=') or 'an argument'} is empty")
-        if not self._subparsers:
-            _flags.update(
-                {
-                    action.dest: action.option_strings[0]
-                    for action in self._actions
-                    if action.option_strings
-                }
-            )
+        if self.default_command:
+            has_command = args and not args[0].startswith("-")
+            asks_for_help = args and args[0] in ("-h", "--help")
+            if not has_command and not asks_for_help:
+                args.insert(0, self.default_command)
+        if not self._subparsers:  # otherwise the parser of the command does it
+            self._check_values(args)
+            self._note_flags()
         namespace, unknown = super().parse_known_args(args, namespace)
         if unknown:  # reported here, the usage and the message are the command's
             self.print_usage(sys.stderr)
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return namespace, unknown
 
+    def _check_values(self, args: Sequence[str]) -> None:
+        """Exit if a value is empty, such as an unset variable of the shell."""
+        for arg in args:
+            if not arg:
+                self.error("an argument is empty")
+            if re.fullmatch(r"--\w+=", arg):
+                self.error(f"{arg.removesuffix('=')} is empty")
+
+    def _note_flags(self) -> None:
+        for action in self._actions:
+            if action.option_strings:
+                _flags[action.dest] = action.option_strings[0]
+
     def error(self, message: str) -> NoReturn:
-        unknown = (
-            message.removeprefix("unrecognized arguments: ").split()
-            if "unrecognized" in message
-            else []
-        )
-        known = [
-            name
-            for word in unknown
-            for name in difflib.get_close_matches(word, self._option_string_actions, n=1)
-        ]
-        if known:
-            message += f" (did you mean {known[0]}?)"
-        elif any(Path(word).exists() for word in unknown):
-            message += ": a glob must be in quotes, as in --dev_data_path='corpus/dev/*'"
-        elif message.startswith("argument --lang: invalid choice"):
-            message += "; any is for languages other than English and Chinese"
+        message += self._hint(message)
         self.exit(2, f"error: {message}. ({self.prog} --help lists the flags.)\n")
+
+    def _hint(self, message: str) -> str:
+        """What a message of argparse does not say, to be added to it."""
+        if message.startswith(UNRECOGNIZED):
+            unknown = message.removeprefix(UNRECOGNIZED).split()
+            for word in unknown:
+                similar = difflib.get_close_matches(word, self._option_string_actions, n=1)
+                if similar:
+                    return f" (did you mean {similar[0]}?)"
+            if any(Path(word).exists() for word in unknown):
+                return ": a glob must be in quotes, as in --dev_data_path='corpus/dev/*'"
+        if message.startswith("argument --lang: invalid choice"):
+            return "; any is for languages other than English and Chinese"
+        return ""
 
 
 def with_flags(message: str) -> str:
-    """Name the settings in a message of the library by their flags: `save_dir` is --save_dir, `resume=True` --resume."""
+    """Name the settings in a message of the library by their flags.
 
-    def flag(match: re.Match) -> str:
-        value = match[2].removesuffix("=True")
-        return f"{_flags[match[1]]}{value}" if match[1] in _flags else match[0]
+    `save_dir` becomes --save_dir, `resume=True` --resume.
+    """
+    return re.sub(r"`(\w+)((?:=[^`]+)?)`", _as_flag, message)
 
-    return re.sub(r"`(\w+)((?:=[^`]+)?)`", flag, message)
+
+def _as_flag(setting: re.Match) -> str:
+    """The flag of a setting in backticks, with its value if it has one; the same text if none is.
+
+    setting[1]: its name. setting[2]: = and its value, or nothing.
+    """
+    if setting[1] not in _flags:
+        return setting[0]
+    return _flags[setting[1]] + setting[2].removesuffix("=True")
 
 
 def parser(description: str) -> argparse.ArgumentParser:
@@ -113,12 +131,14 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 def _number(field: dataclasses.Field, text: str) -> int | float:
-    """Return the type of a flag that is a number."""
+    """Read the number that a flag is given, within the limits of the field."""
+    kind = field.metadata["of"] or type(field.default)
     try:
-        value = (field.metadata["of"] or type(field.default))(text)
+        value = kind(text)
     except ValueError:
         value = math.nan
-    if wanted := expected(field, value):
+    wanted = expected(field, value)
+    if wanted:
         raise argparse.ArgumentTypeError(f"{text!r:.60}: expected {wanted}")
     return value
 
@@ -127,17 +147,19 @@ seed = partial(_number, setting(0, below=2**32))
 
 
 def _filters(text: str) -> tuple[tuple[int, int], ...]:
+    filters = []
     try:
-        return tuple(
-            (int(width), int(number))
-            for width, number in (pair.split(":") for pair in text.split(","))
-        )
+        for pair in text.split(","):
+            width, number = pair.split(":")
+            filters.append((int(width), int(number)))
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"{text!r}: expected width:number,width:number, as in 1:32,2:64"
         ) from None
+    return tuple(filters)
 
 
+Group = argparse._ActionsContainer  # a parser or a group of its flags
 COUNT = {"type": partial(_number, setting(1, minimum=1)), "metavar": "N"}
 FILE = {"type": disk.user_path, "metavar": "FILE"}
 DIR = {**FILE, "metavar": "DIR"}
@@ -176,73 +198,82 @@ COMMON = {  # flags of several scripts
 }
 
 
-def add(group, *names: str, **options) -> None:
-    """Add flags of COMMON. options: those that differ."""
+def add(group: Group, *names: str, **options: Any) -> None:
+    """Add flags of COMMON. options: those of `add_argument` that differ."""
     for name in names:
-        group.add_argument(f"--{name}", **{**COMMON[name], **options})
+        merged = {**COMMON[name], **options}
+        group.add_argument(f"--{name}", **merged)
 
 
-def add_settings(group, settings: Any, *names: str, omit: Sequence[str] = ()) -> None:
-    """Add a flag for each field of a dataclass of settings, or of an instance, whose values are the defaults.
+def add_settings(group: Group, settings: Any, *names: str, omit: Sequence[str] = ()) -> None:
+    """Add a flag for each field of a dataclass of settings that has a description.
 
+    settings: the class, or an instance, whose values are the defaults.
     names: only these fields. omit: none of these.
     """
     for field in dataclasses.fields(settings):
-        if (
-            (names and field.name not in names)
-            or field.name in omit
-            or not field.metadata.get("help")
-        ):
-            continue
-        default = getattr(settings, field.name)
-        kind = field.metadata["of"] or type(default)
-        flags = [
-            f"--{name}"
-            for name in (field.metadata.get("flag", field.name), *field.metadata.get("aliases", ()))
-        ]
-        options = {"help": field.metadata["help"], "default": default, "dest": field.name}
-        if kind is bool:
-            options["action"] = "store_true"
-        elif field.metadata["choices"]:
-            options["choices"] = list(filter(None, field.metadata["choices"]))
-        elif kind not in (int, float):
-            options |= {"metavar": field.metadata.get("metavar", "X")}
-        else:
-            metavar = field.metadata.get("metavar", "N" if kind is int else "X")
-            options |= {"type": partial(_number, field), "metavar": metavar}
-        group.add_argument(*flags, **options)
+        is_chosen = not names or field.name in names
+        if is_chosen and field.name not in omit and field.metadata.get("help"):
+            _add_setting(group, field, getattr(settings, field.name))
+
+
+def _add_setting(group: Group, field: dataclasses.Field, default: Any) -> None:
+    """Add the flag of a field."""
+    metadata = field.metadata
+    kind = metadata["of"] or type(default)
+    names = [metadata.get("flag", field.name), *metadata.get("aliases", ())]
+    flags = [f"--{name}" for name in names]
+    options = {"help": metadata["help"], "default": default, "dest": field.name}
+    if kind is bool:
+        options["action"] = "store_true"
+    elif metadata["choices"]:
+        options["choices"] = [choice for choice in metadata["choices"] if choice]
+    elif kind in (int, float):
+        options["type"] = partial(_number, field)
+        options["metavar"] = metadata.get("metavar", "N" if kind is int else "X")
+    else:
+        options["metavar"] = metadata.get("metavar", "X")
+    group.add_argument(*flags, **options)
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of a new model: its size, and one per field of `ELMoConfig`. None: as in the preset."""
+    """Add the flags of a new model: its size, and one per field of `ELMoConfig`.
+
+    None: as in the preset.
+    """
     group = parser.add_argument_group("model", "for a new model; a checkpoint has its own")
-    sizes = {
-        "choices": tuple(PRESETS),
-        "help": f"preset of the numbers below (default: {MODEL_SIZE})",
-    }
-    group.add_argument("--model_size", **sizes)
-    text = "character CNN filters as width:number, e.g. 1:32,2:64"
-    group.add_argument("--filters", type=_filters, metavar="W:N,...", help=text)
+    group.add_argument(
+        "--model_size",
+        choices=tuple(PRESETS),
+        help=f"preset of the numbers below (default: {MODEL_SIZE})",
+    )
+    group.add_argument(
+        "--filters",
+        type=_filters,
+        metavar="W:N,...",
+        help="character CNN filters as width:number, e.g. 1:32,2:64",
+    )
     add_settings(group, ELMoConfig)
-    group.set_defaults(**dict.fromkeys(field.name for field in dataclasses.fields(ELMoConfig)))
+    no_changes = dict.fromkeys(field.name for field in dataclasses.fields(ELMoConfig))
+    group.set_defaults(**no_changes)
 
 
-def model_changes(args: argparse.Namespace) -> dict:
+def model_changes(args: argparse.Namespace) -> dict[str, Any]:
     """Return the fields of `ELMoConfig` that the user gave, which replace the preset's."""
     return {name: value for name, value in options(ELMoConfig, args).items() if value is not None}
 
 
-def options(function: Callable, args: argparse.Namespace) -> dict:
+def options(function: Callable, args: argparse.Namespace) -> dict[str, Any]:
     """Return the values of the flags that are parameters of a function."""
-    return {
-        name: value
-        for name, value in vars(args).items()
-        if name in inspect.signature(function).parameters
-    }
+    parameters = inspect.signature(function).parameters
+    return {name: value for name, value in vars(args).items() if name in parameters}
 
 
-def _report(kind: type[BaseException], error: BaseException, trace) -> None:
-    """Print a UserError of the imports, for example about the version of Paddle, or Ctrl-C, without a traceback."""
+def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print an error of the imports without a traceback if it is the user's, or Ctrl-C.
+
+    It may be about the version of Paddle.
+    """
     if issubclass(kind, UserError):
         print(f"error: {error}", file=sys.stderr)
     elif issubclass(kind, KeyboardInterrupt):
@@ -251,4 +282,5 @@ def _report(kind: type[BaseException], error: BaseException, trace) -> None:
         sys.__excepthook__(kind, error, trace)
 
 
-sys.excepthook = _report  # here, since scripts import this module first
+# here, since scripts import this module first
+sys.excepthook = _report

@@ -1,13 +1,13 @@
-"""Evaluate a language model: perplexity, surprisal of words and sentences, minimal pairs, regions of experiments.
+"""Evaluate a language model: perplexity, surprisal, minimal pairs, regions of experiments.
 
     python run_eval.py --init_from_ckpt=checkpoints/10000 --dev_data_path='corpus/dev/*'
-    python run_eval.py --init_from_ckpt=en --lang=en --dev_data_path=reviews.txt --per_token=words.tsv
+    python run_eval.py --init_from_ckpt=en --lang=en --dev_data_path=text.txt --per_token=words.tsv
     python run_eval.py --init_from_ckpt=en --lang=en --pairs=blimp.jsonl --groups field UID
     python run_eval.py --init_from_ckpt=en --lang=en --regions=items.tsv --output=surprisal.tsv
-    python -m paddle.distributed.launch --gpus '0,1' run_eval.py ...           (several processes share the rows)
+    python -m paddle.distributed.launch --gpus '0,1' run_eval.py ...      (processes share the rows)
 
-The perplexity is that of the whole text, with the LSTM state carried from sentence to sentence as in training. All other
-scores are of sentences by themselves, unless --context=carry.
+The perplexity is that of the whole text, with the LSTM state carried from sentence to sentence as
+in training. All other scores are of sentences by themselves, unless --context=carry.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, tee
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from tqdm import tqdm
 
@@ -27,7 +27,7 @@ import args as arguments
 import script
 from elmo_core import messages
 from elmo_core.display.terminal import display_width, pad
-from elmo_core.encoding.surprisal import Comparison, TokenSurprisal
+from elmo_core.encoding.surprisal import Comparison, Surprisals, TokenSurprisal
 from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import UserError, format_count
@@ -65,34 +65,73 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments.add(parser, "init_from_ckpt", required=True)
     text = parser.add_mutually_exclusive_group(required=True)
     arguments.add(text, "dev_data_path")
-    pairs = "minimal pairs: JSON lines with sentence_good and sentence_bad, or two columns"
-    text.add_argument("--pairs", **arguments.FILE, help=pairs)
-    regions = "sentences in numbered regions: a TSV of item, condition, region, words"
-    text.add_argument("--regions", **arguments.FILE, help=regions)
+    text.add_argument(
+        "--pairs",
+        **arguments.FILE,
+        help="minimal pairs: JSON lines with sentence_good and sentence_bad, or two columns",
+    )
+    text.add_argument(
+        "--regions",
+        **arguments.FILE,
+        help="sentences in numbered regions: a TSV of item, condition, region, words",
+    )
     arguments.add(parser, "vocab_file", "batch_size", "unroll_steps", "device")
-    words = parser.add_argument_group("words and sentences")
-    table = "TSV of each token's surprisal, entropy (both in bits) and rank, forward and backward"
-    words.add_argument("--per_token", **arguments.FILE, help=table)
-    scores = "TSV of each sentence's forward, backward and mean log-probability (natural)"
-    words.add_argument("--per_sentence", **arguments.FILE, help=scores)
-    context = "what precedes a sentence: nothing, or all sentences before it"
-    words.add_argument("--context", choices=("sentence", "carry"), default="sentence", help=context)
-    raw = "language of raw text, which is split into sentences and tokens (default: none, a tokenised sentence per line)"
-    words.add_argument("--lang", choices=language.CHOICES, help=raw)
-    words.add_argument("--user_dict", **arguments.FILE, help="words for jieba, with --lang=zh")
-    experiments = parser.add_argument_group("pairs and regions")
-    groups = "fields of --pairs by whose values the pairs are counted, too"
-    experiments.add_argument("--groups", nargs="+", default=(), metavar="FIELD", help=groups)
-    baselines = "for --regions: word frequencies and Kneser-Ney 5-grams of this text, a tokenised sentence per line"
-    experiments.add_argument("--baselines", metavar="PATH", help=baselines)
-    output = "TSV of the pairs' differences in surprisal, or of the regions (default: regions are printed)"
-    experiments.add_argument("--output", **arguments.FILE, help=output)
+    add_words(parser.add_argument_group("words and sentences"))
+    add_experiments(parser.add_argument_group("pairs and regions"))
     args = parser.parse_args(argv)
     given = {name for name, value in vars(args).items() if value != parser.get_default(name)}
     for name, others in USED_WITH.items():
         if name in given and not given.intersection(others):
             parser.error(f"--{name} has no effect without --{' or --'.join(others)}")
     return args
+
+
+def add_words(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--per_token",
+        **arguments.FILE,
+        help="TSV of each token's surprisal, entropy (both in bits) and rank, forward and backward",
+    )
+    group.add_argument(
+        "--per_sentence",
+        **arguments.FILE,
+        help="TSV of each sentence's forward, backward and mean log-probability (natural)",
+    )
+    group.add_argument(
+        "--context",
+        choices=("sentence", "carry"),
+        default="sentence",
+        help="what precedes a sentence: nothing, or all sentences before it",
+    )
+    group.add_argument(
+        "--lang",
+        choices=language.CHOICES,
+        help="language of raw text, which is split into sentences and tokens "
+        "(default: none, a tokenised sentence per line)",
+    )
+    group.add_argument("--user_dict", **arguments.FILE, help="words for jieba, with --lang=zh")
+
+
+def add_experiments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--groups",
+        nargs="+",
+        default=(),
+        metavar="FIELD",
+        help="fields of --pairs by whose values the pairs are counted, too",
+    )
+    group.add_argument(
+        "--baselines",
+        metavar="PATH",
+        help="for --regions: word frequencies and Kneser-Ney 5-grams of this text, "
+        "a tokenised sentence per line",
+    )
+    group.add_argument(
+        "--output",
+        **arguments.FILE,
+        help="TSV of the pairs' differences in surprisal, or of the regions "
+        "(default: regions are printed)",
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -105,33 +144,30 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     runtime.set_device(args.device)
     ranks = Ranks()
-    corpus, baselines = (
-        Corpus(path) if path else None for path in (args.dev_data_path, args.baselines)
-    )
-    is_perplexity = corpus and not (args.per_token or args.per_sentence)
+    corpus = Corpus(args.dev_data_path) if args.dev_data_path else None
+    baselines = Corpus(args.baselines) if args.baselines else None
+    is_perplexity = corpus is not None and not (args.per_token or args.per_sentence)
     if ranks.size > 1 and not is_perplexity:
         raise UserError(
             f"{ranks.size} processes: several compute only the perplexity. Start a single one."
         )
-    for path in filter(None, (args.pairs, args.regions)):
-        disk.check_input(path, "sentences")
-    files = [args.pairs, args.regions, args.vocab_file, args.user_dict]
-    files += [path for texts in (corpus, baselines) if texts for path in texts.paths]
-    files += model_files.resolve_name(args.init_from_ckpt).iterdir()
-    for name in ("per_token", "per_sentence", "output"):
-        disk.check_output(f"--{name}", getattr(args, name), *files)
-        files.append(getattr(args, name))
+    check_files(args, corpus, baselines)
     bilm, vocabulary = elmo.load_bilm(args.init_from_ckpt, softmax=True)
     if args.vocab_file:
         check_vocabulary(
-            args.vocab_file, Vocabulary.from_file(args.vocab_file), args.init_from_ckpt, vocabulary
+            args.vocab_file,
+            Vocabulary.from_file(args.vocab_file),
+            source=args.init_from_ckpt,
+            expected=vocabulary,
         )
     if is_perplexity:
-        print_perplexity(args, ranks, corpus, bilm, vocabulary)
+        print_perplexity(args, ranks=ranks, corpus=corpus, bilm=bilm, vocabulary=vocabulary)
         return
-    carry = args.context == "carry"
     embedder = elmo.ELMoEmbedder(
-        (bilm, vocabulary), args.batch_size, args.device, carry_state=carry
+        (bilm, vocabulary),
+        batch_size=args.batch_size,
+        device=args.device,
+        carry_state=args.context == "carry",
     )
     if corpus:
         write_surprisal(args, corpus, embedder)
@@ -139,6 +175,22 @@ def main(argv: Sequence[str] | None = None) -> None:
         write_pairs(args, embedder)
     else:
         write_regions(args, embedder, baselines)
+
+
+def check_files(args: argparse.Namespace, corpus: Corpus | None, baselines: Corpus | None) -> None:
+    """Raise if sentences cannot be read, or a file cannot be written or would replace another."""
+    for path in (args.pairs, args.regions):
+        if path:
+            disk.check_input(path, "sentences")
+    used = [args.pairs, args.regions, args.vocab_file, args.user_dict]
+    for texts in (corpus, baselines):
+        if texts:
+            used += texts.paths
+    used += model_files.resolve_name(args.init_from_ckpt).iterdir()
+    for name in ("per_token", "per_sentence", "output"):
+        path = getattr(args, name)
+        disk.check_output(f"--{name}", path, *used)
+        used.append(path)
 
 
 def print_perplexity(
@@ -153,56 +205,79 @@ def print_perplexity(
     start = time.perf_counter()
     counts = ranks.run_on_main(lambda: corpus.count(vocabulary))
     stream = streams.EvalStream(
-        corpus, vocabulary, args.batch_size, args.unroll_steps, bilm.config.input
+        corpus,
+        vocabulary,
+        batch_size=args.batch_size,
+        unroll_steps=args.unroll_steps,
+        input=bilm.config.input,
     )
-    hidden = None if ranks.is_main else True
+    # None: shown on a terminal only
+    is_hidden = None if ranks.is_main else True
     with tqdm(
-        total=counts.predictions, unit=" predictions", unit_scale=True, disable=hidden, leave=False
+        total=counts.predictions,
+        unit=" predictions",
+        unit_scale=True,
+        disable=is_hidden,
+        leave=False,
     ) as bar:
         score = evaluate(bilm, with_progress(stream, bar), ranks)
     if ranks.is_main:
-        print_score(counts, vocabulary, score, time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        print_score(counts, vocabulary=vocabulary, score=score, seconds=seconds)
 
 
 def with_progress(batches: Iterable[LMBatch], bar: tqdm) -> Iterator[LMBatch]:
-    """Yield the batches, advancing the bar after each."""
+    """Yield the batches, advancing the bar after each by its predictions."""
     for batch in batches:
         yield batch
-        bar.update(int(batch.lengths.sum()) * batch.scored)
+        if batch.scored:
+            bar.update(int(batch.lengths.sum()))
 
 
 def print_score(counts: Counts, vocabulary: Vocabulary, score: "Score", seconds: float) -> None:
-    text = (
-        f"{format_count(counts.tokens, 'tokens')} in {format_count(counts.sentences, 'sentences')}"
-    )
+    tokens = format_count(counts.tokens, "tokens")
+    sentences = format_count(counts.sentences, "sentences")
     unknown = (
         f"{counts.unknown_share:.2%} of them outside the vocabulary of {len(vocabulary):,} words"
     )
-    print(f"text                           {text}; {unknown}")
-    print(
-        f"predictions in each direction  {score.predictions:,} in {messages.format_duration(seconds)}"
-    )
+    duration = messages.format_duration(seconds)
+    print(f"text                           {tokens} in {sentences}; {unknown}")
+    print(f"predictions in each direction  {score.predictions:,} in {duration}")
     print(f"perplexity, forward            {score.forward:.3f}")
     print(f"perplexity, backward           {score.backward:.3f}")
     print(f"perplexity, mean of the two    {score.mean:.3f}")
 
 
-def make_tokeniser(
+def text_tokeniser(
     args: argparse.Namespace, lines: Iterable[str], embedder: "elmo.ELMoEmbedder"
 ) -> Tokeniser:
-    return language.make_tokeniser(args.lang or "none", lines, embedder.words, args.user_dict)
+    """The tokeniser of a text; without --lang, one that splits at spaces."""
+    return language.make_tokeniser(
+        args.lang or "none", lines, words=embedder.words, user_dict=args.user_dict
+    )
 
 
-def make_item_tokeniser(
+def item_tokeniser(
     args: argparse.Namespace, path: Path, sentences: Sequence[str], embedder: "elmo.ELMoEmbedder"
 ) -> Tokeniser:
-    """The tokeniser of an experiment's sentences. Raises if they seem to be raw, and no --lang says what they are."""
+    """The tokeniser of an experiment's sentences.
+
+    Raises if they seem to be raw, and no --lang says what they are.
+    """
     if args.lang is None and language.is_raw(sentences):
         raise UserError(
             f"{path}: {sentences[0]!r:.60} and others seem not to be tokenised. "
             f"Give their language, for instance --lang=en, or --lang=none if they are."
         )
-    return make_tokeniser(args, sentences, embedder)
+    return text_tokeniser(args, sentences, embedder)
+
+
+class Sentence(NamedTuple):
+    """A sentence of a text. offsets: begin and end of each token in the line."""
+
+    line: int
+    tokens: list[str]
+    offsets: list[list[int]]
 
 
 def write_surprisal(
@@ -211,53 +286,73 @@ def write_surprisal(
     """Write --per_token and --per_sentence, and print the perplexity."""
     from elmo_tools.pretraining.perplexity import Score  # imports Paddle
 
-    start, counts, score = time.perf_counter(), Counts(), Score()
-    tokeniser = make_tokeniser(args, lines_of(corpus), embedder)
-    sentences, read = tee(split_sentences(corpus, tokeniser, counts))
-    scored = embedder.iter_surprisal(tokens for _, tokens, _ in read)
-    progress = tqdm(
-        zip(sentences, scored, strict=True), unit=" sentences", disable=None, leave=False
-    )
-    with output(args.per_token) as token_file, output(args.per_sentence) as sentence_file:
-        words, scores = table(token_file), table(sentence_file)
-        words.writerow(["line", "sentence", "position", "begin", "end", *TokenSurprisal._fields])
+    start = time.perf_counter()
+    counts = Counts()
+    score = Score()
+    tokeniser = text_tokeniser(args, lines_of(corpus), embedder)
+    sentences, to_score = tee(split_sentences(corpus, tokeniser, counts))
+    scored = embedder.iter_surprisal(sentence.tokens for sentence in to_score)
+    pairs = zip(sentences, scored, strict=True)
+    progress = tqdm(pairs, unit=" sentences", disable=None, leave=False)
+    with table_file(args.per_token) as tokens, table_file(args.per_sentence) as scores:
+        tokens.writerow(["line", "sentence", "position", "begin", "end", *TokenSurprisal._fields])
         scores.writerow(["line", "sentence", "forward", "backward", "mean"])
-        for number, ((line, tokens, offsets), records) in enumerate(progress):
-            offsets.append([offsets[-1][1]] * 2)  # of the end
-            for position, (record, offset) in enumerate(zip(records, offsets, strict=True)):
-                values = [f"{value:.6f}" if isinstance(value, float) else value for value in record]
-                words.writerow(
-                    [line, number, position, *offset, *values[:-1], int(record.in_vocabulary)]
-                )
-            forward, backward = (-math.log(2) * bits for bits in records.total())
+        for number, (sentence, records) in enumerate(progress):
+            tokens.writerows(token_rows(sentence, number, records))
+            forward, backward = log_probabilities(records)
+            mean = (forward + backward) / 2
             scores.writerow(
-                [line, number, *(f"{x:.6f}" for x in (forward, backward, (forward + backward) / 2))]
+                [sentence.line, number, f"{forward:.6f}", f"{backward:.6f}", f"{mean:.6f}"]
             )
             score += Score(forward, backward, len(records))
-            counts.add_sentence(len(tokens), sum(not record.in_vocabulary for record in records))
+            n_unknown = sum(not record.in_vocabulary for record in records)
+            counts.add_sentence(len(sentence.tokens), n_unknown)
         corpus.check(args.dev_data_path, counts)
-    print_score(counts, embedder.vocabulary, score, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    print_score(counts, vocabulary=embedder.vocabulary, score=score, seconds=seconds)
 
 
 def lines_of(corpus: Corpus) -> Iterator[str]:
-    return chain.from_iterable(map(read_lines, corpus.paths))
+    for path in corpus.paths:
+        yield from read_lines(path)
 
 
-def split_sentences(
-    corpus: Corpus, tokeniser: Tokeniser, counts: Counts
-) -> Iterator[tuple[int, list[str], list[list[int]]]]:
-    """Yield the sentences of raw text: the number of the line, the tokens, and their offsets in the line."""
+def split_sentences(corpus: Corpus, tokeniser: Tokeniser, counts: Counts) -> Iterator[Sentence]:
+    """Yield the sentences of raw text, and count the blank lines."""
     for number, line in enumerate(lines_of(corpus)):
-        split = tokeniser.sentences(line)
-        offsets = iter(token_offsets(list(chain.from_iterable(split)), line).tolist())
-        counts.blank_lines += not split
-        for tokens in split:
-            yield number, tokens, list(islice(offsets, len(tokens)))
+        sentences = tokeniser.sentences(line)
+        if not sentences:
+            counts.blank_lines += 1
+        tokens_of_line = list(chain.from_iterable(sentences))
+        offsets = iter(token_offsets(tokens_of_line, line).tolist())
+        for tokens in sentences:
+            yield Sentence(number, tokens, list(islice(offsets, len(tokens))))
 
 
-def output(path: Path | None) -> contextlib.AbstractContextManager[IO]:
-    """Open a file for writing; None: one that keeps nothing."""
-    return disk.atomic_write(path) if path else Path(os.devnull).open("w", encoding="utf-8")
+def token_rows(sentence: Sentence, number: int, records: Surprisals) -> Iterator[list[Any]]:
+    """The rows of --per_token of a sentence: its tokens, then its end."""
+    _, end_of_sentence = sentence.offsets[-1]
+    offsets = [*sentence.offsets, [end_of_sentence, end_of_sentence]]
+    for position, (record, (begin, end)) in enumerate(zip(records, offsets, strict=True)):
+        values = [f"{x:.6f}" if isinstance(x, float) else x for x in record[:-1]]
+        yield [sentence.line, number, position, begin, end, *values, int(record.in_vocabulary)]
+
+
+def log_probabilities(records: Surprisals) -> tuple[float, float]:
+    """The natural log-probabilities of a sentence, forward and backward."""
+    forward_bits, backward_bits = records.total()
+    return -math.log(2) * forward_bits, -math.log(2) * backward_bits
+
+
+@contextlib.contextmanager
+def table_file(path: Path | None) -> Iterator[Any]:
+    """Open a file for the rows of a table; None: for rows that are not kept."""
+    if path is None:
+        with Path(os.devnull).open("w", encoding="utf-8") as file:
+            yield table(file)
+    else:
+        with disk.atomic_write(path) as file:
+            yield table(file)
 
 
 def table(file: IO) -> Any:
@@ -268,45 +363,60 @@ def table(file: IO) -> Any:
 def write_pairs(args: argparse.Namespace, embedder: "elmo.ELMoEmbedder") -> None:
     """Print the shares of pairs in which the model prefers the better sentence. Write --output."""
     pairs = read_pairs(args.pairs, args.groups)
+    # the fields of all pairs, in the order in which they are found
     names = list(dict.fromkeys(chain.from_iterable(pairs)))
     taken = [name for name in names if name in Comparison._fields]
     if args.output and taken:
         raise UserError(
             f"{args.pairs}: --output has a column {taken[0]} of its own. Rename the field."
         )
-    good = [pair["sentence_good"] for pair in pairs]
-    bad = [pair["sentence_bad"] for pair in pairs]
-    tokenise = make_item_tokeniser(args, args.pairs, good, embedder)
-    comparisons = embedder.compare(list(map(tokenise, good)), list(map(tokenise, bad)))
-    with output(args.output) as file:
-        table(file).writerow([*names, *Comparison._fields])
+    good_texts = [pair["sentence_good"] for pair in pairs]
+    bad_texts = [pair["sentence_bad"] for pair in pairs]
+    tokenise = item_tokeniser(args, path=args.pairs, sentences=good_texts, embedder=embedder)
+    good = [tokenise(text) for text in good_texts]
+    bad = [tokenise(text) for text in bad_texts]
+    comparisons = embedder.compare(good, bad)
+    with table_file(args.output) as rows:
+        rows.writerow([*names, *Comparison._fields])
         for pair, comparison in zip(pairs, comparisons, strict=True):
-            values = [f"{value:.6f}" for value in comparison[:3]]
-            table(file).writerow([*map(pair.get, names), *values, int(comparison.in_vocabulary)])
-    rows = list(preferences(pairs, comparisons, args.groups))
-    width, shares = (
-        max(display_width(row[0]) for row in rows),
-        f"{'forward':>10}{'backward':>10}{'both':>10}",
-    )
+            fields = [pair.get(name) for name in names]
+            differences = [f"{bits:.6f}" for bits in comparison[:3]]
+            rows.writerow([*fields, *differences, int(comparison.in_vocabulary)])
+    print_preferences(list(preferences(pairs, comparisons, args.groups)))
+
+
+def print_preferences(rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table of the rows of `preferences`: a name, then numbers and shares of pairs."""
+    width = max(display_width(name) for name, *_ in rows)
+    shares = f"{'forward':>10}{'backward':>10}{'both':>10}"
     print(f"{'':{width}}{'pairs':>10}{shares}{'all known':>10}{shares}")
     for name, *numbers in rows:
-        texts = (
-            f"{x:10,}" if isinstance(x, int) else "         –" if math.isnan(x) else f"{x:10.1%}"
-            for x in numbers
-        )
-        print(pad(name, width) + "".join(texts))
+        cells = [cell(number) for number in numbers]
+        print(pad(name, width) + "".join(cells))
+
+
+def cell(number: float) -> str:
+    """A number of pairs, or a share of them, in 10 columns."""
+    if isinstance(number, int):
+        return f"{number:10,}"
+    if math.isnan(number):
+        return f"{'–':>10}"
+    return f"{number:10.1%}"
 
 
 def write_regions(
     args: argparse.Namespace, embedder: "elmo.ELMoEmbedder", corpus: Corpus | None
 ) -> None:
-    """Write the surprisal of every region."""
-    items = read_items(
-        args.regions, lambda texts: make_item_tokeniser(args, args.regions, texts, embedder)
-    )
+    """Write the surprisal of every region. corpus: of the baselines."""
+
+    def tokeniser(sentences: Sequence[str]) -> Tokeniser:
+        return item_tokeniser(args, path=args.regions, sentences=sentences, embedder=embedder)
+
+    items = read_items(args.regions, tokeniser)
+    baselines = None
     if corpus:
         language.choose_language("none", lines_of(corpus))  # warns of raw text
-    baselines = Baselines(corpus, embedder.vocabulary) if corpus else None
+        baselines = Baselines(corpus, embedder.vocabulary)
     surprisals = embedder.iter_surprisal(item.tokens for item in items)
     with script.output(args.output) as file:
         table(file).writerows(region_rows(items, surprisals, baselines))
