@@ -4,13 +4,15 @@
     python preprocess.py vocab 'corpora/news/train/*' --output corpora/news/vocab.txt
     python preprocess.py vectors 'corpora/news/train/*' --output corpora/news/word2vec.bin
 
-`text` splits documents into sentences and tokens (elmo_core/text/tokenise.py) and writes one sentence per line to shards of
-the same size, in random order. The output depends only on the text, the options and the seed.
+`text` splits documents into sentences and tokens (elmo_core/text/tokenise.py) and writes one
+sentence per line to shards of the same size, in random order. The output depends only on the text,
+the options and the seed.
 
-`vocab` writes the three special tokens, then the tokens of a corpus in order of decreasing frequency.
+`vocab` writes the three special tokens, then the tokens of a corpus in order of decreasing
+frequency.
 
-`vectors` trains word2vec on a corpus: to initialise an ELMo's token encoder (--pretrained_word_embeddings of
-its pretraining), and as a baseline for ELMo.
+`vectors` trains word2vec on a corpus: to initialise an ELMo's token encoder
+(--pretrained_word_embeddings of its pretraining), and as a baseline for ELMo.
 """
 
 import argparse
@@ -39,92 +41,122 @@ from elmo_tools.preprocessing.raw_text import Options, make_corpus
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    files = {
-        "nargs": "+",
-        "metavar": "INPUT",
-        "help": "files (also .gz), globs in quotes, or folders",
-    }
-    corpus = commands.add_parser("text", help="raw text to a corpus of tokenised sentences")
-    corpus.add_argument("input", **files)
-    arguments.add_settings(corpus, Options, "lang", "user_dict")
-    corpus.add_argument(
+    add_text(commands.add_parser("text", help="raw text to a corpus of tokenised sentences"))
+    add_vocab(commands.add_parser("vocab", help="a corpus to a vocabulary"))
+    add_vectors(commands.add_parser("vectors", help="a corpus to word2vec vectors"))
+    return parser.parse_args(argv)
+
+
+def add_input(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "input",
+        nargs="+",
+        metavar="INPUT",
+        help="files (also .gz), globs in quotes, or folders",
+    )
+
+
+def add_text(parser: argparse.ArgumentParser) -> None:
+    add_input(parser)
+    arguments.add_settings(parser, Options, "lang", "user_dict")
+    parser.add_argument(
         "--output", **arguments.DIR, required=True, help="new folder for train/ and dev/"
     )
-    arguments.add_settings(corpus.add_argument_group("input"), Options, "encoding", "document")
-    tokens = corpus.add_argument_group("sentences and tokens")
+    arguments.add_settings(parser.add_argument_group("input"), Options, "encoding", "document")
+    tokens = parser.add_argument_group("sentences and tokens")
     arguments.add_settings(tokens, Options, "lower", "nfkc", "min_tokens", "max_tokens")
-    parts = corpus.add_argument_group("shards and dev set")
+    parts = parser.add_argument_group("shards and dev set")
     arguments.add_settings(parts, Options, "shards", "dev_fraction", "dev_split", "seed")
-    processes = "worker processes; the result does not depend on their number"
-    parts.add_argument("--processes", **arguments.COUNT, default=runtime.n_cores(), help=processes)
+    parts.add_argument(
+        "--processes",
+        **arguments.COUNT,
+        default=runtime.n_cores(),
+        help="worker processes; the result does not depend on their number",
+    )
 
-    vocab = commands.add_parser("vocab", help="a corpus to a vocabulary")
-    vectors = commands.add_parser("vectors", help="a corpus to word2vec vectors")
-    outputs = {
-        vocab: "vocabulary to write",
-        vectors: "vectors to write: binary if the name ends in .bin, else text",
-    }
-    for command, output in outputs.items():
-        command.add_argument("input", **files)
-        command.add_argument("--output", **arguments.FILE, required=True, help=output)
-    vocab.add_argument(
+
+def add_vocab(parser: argparse.ArgumentParser) -> None:
+    add_input(parser)
+    parser.add_argument("--output", **arguments.FILE, required=True, help="vocabulary to write")
+    parser.add_argument(
         "--min_count", **arguments.COUNT, default=1, help="minimum frequency of a token"
     )
-    vocab.add_argument(
+    parser.add_argument(
         "--max_size", **arguments.COUNT, help="maximum size, special tokens included"
     )
-    vectors.add_argument(
+
+
+def add_vectors(parser: argparse.ArgumentParser) -> None:
+    add_input(parser)
+    parser.add_argument(
+        "--output",
+        **arguments.FILE,
+        required=True,
+        help="vectors to write: binary if the name ends in .bin, else text",
+    )
+    parser.add_argument(
         "--dimensions", **arguments.COUNT, default=word2vec.DIMENSIONS, help="vector size"
     )
-    arguments.add(vectors, "seed")
-    return parser.parse_args(argv)
+    arguments.add(parser, "seed")
 
 
 def main(argv: list[str] | None = None) -> None:
     args = parse(argv)
-    {"text": text, "vocab": vocab, "vectors": vectors}[args.command](args)
+    if args.command == "text":
+        write_corpus(args)
+    elif args.command == "vocab":
+        write_vocabulary(args)
+    else:
+        word2vec.train(corpus_files(args), args.output, seed=args.seed, dimensions=args.dimensions)
 
 
-def text(args: argparse.Namespace) -> None:
+def write_corpus(args: argparse.Namespace) -> None:
     """Write a corpus. Log its size, what was omitted, and the next command."""
     start = time.perf_counter()
     options = Options(**arguments.options(Options, args))
     report = make_corpus(args.input, args.output, options, args.processes)
-    seconds, tokens = time.perf_counter() - start, report.tokens.total()
-    size = f"{format_count(report.lines, 'lines')}, {format_count(tokens, 'tokens')}"
-    log.info(f"{size} in {seconds:.0f} s, {tokens / seconds:,.0f} per second.")
+    seconds = time.perf_counter() - start
+    n_tokens = report.tokens.total()
+    size = f"{format_count(report.lines, 'lines')}, {format_count(n_tokens, 'tokens')}"
+    log.info(f"{size} in {seconds:.0f} s, {n_tokens / seconds:,.0f} per second.")
     log.info(f"left out: {report.reasons or 'nothing'}.")
-    for part, n in report.shards.items():
-        size = f"{format_count(report.sentences[part], 'sentences')}, {format_count(report.tokens[part], 'tokens')}"
-        log.info(f"{args.output / part}: {size} in {format_count(n, 'shards')}.")
-    train, target = (shlex.quote(str(args.output / name)) for name in ("train/*", "vocab.txt"))
+    for part, n_shards in report.shards.items():
+        sentences = format_count(report.sentences[part], "sentences")
+        tokens = format_count(report.tokens[part], "tokens")
+        shards = format_count(n_shards, "shards")
+        log.info(f"{args.output / part}: {sentences}, {tokens} in {shards}.")
+    train = shlex.quote(str(args.output / "train/*"))
+    target = shlex.quote(str(args.output / "vocab.txt"))
     log.info(f"next: {command_line(f'preprocess.py vocab {train} --output {target}')}")
 
 
-def vocab(args: argparse.Namespace) -> None:
+def write_vocabulary(args: argparse.Namespace) -> None:
     """Write a vocabulary. Log its coverage of the text, and the next command."""
     paths = corpus_files(args)
     counts = count_tokens(paths)
     vocabulary = Vocabulary.frequent(counts, args.min_count, args.max_size)
     if not vocabulary.words:
         raise UserError(
-            f"no token has a count of {args.min_count}, or --max_size is too low. Expected text in words."
+            f"no token has a count of {args.min_count}, or --max_size is too low. "
+            "Expected text in words."
         )
     warn_if_unreadable(paths[0])
     vocabulary.save(args.output)
-    n_words, total = len(vocabulary.words), counts.total()
-    covered = sum(counts[word] for word in vocabulary.words) / total
+    n_words = len(vocabulary.words)
     distinct = format_count(len(counts), "distinct tokens")
     log.info(
         f"{args.output}: {n_words:,} of {distinct}, and the {len(SPECIAL_TOKENS)} special ones."
     )
+    total = counts.total()
+    covered = sum(counts[word] for word in vocabulary.words) / total
     log.info(f"coverage of the text ({format_count(total, 'tokens')}): {covered:.2%}.")
     train = args.input[0] if len(args.input) == 1 else "CORPUS"
     flags = f"--train_data_path={shlex.quote(train)} --vocab_file={shlex.quote(str(args.output))}"
     log.info(f"next: {command_line(f'run_pretrain.py {flags} --save_dir=checkpoints')}")
 
 
-def count_tokens(paths: Iterable[Path]) -> Counter:
+def count_tokens(paths: Iterable[Path]) -> Counter[str]:
+    """Count each token of the files."""
     counts = Counter()
     with tqdm(desc="count", unit=" tokens", unit_scale=True, disable=None) as progress:
         for path in paths:
@@ -133,10 +165,6 @@ def count_tokens(paths: Iterable[Path]) -> Counter:
                 counts.update(tokens)
                 progress.update(len(tokens))
     return counts
-
-
-def vectors(args: argparse.Namespace) -> None:
-    word2vec.train(corpus_files(args), args.output, args.seed, args.dimensions)
 
 
 def corpus_files(args: argparse.Namespace) -> list[Path]:

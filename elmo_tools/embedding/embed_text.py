@@ -1,11 +1,12 @@
 """Embeds a text into one HDF5 file, a window of lines at a time.
 
-    "0", "1", ...         the vectors of line 0, 1, ..., (layers, n, 2P), as bilm-tf and AllenNLP write them
+    "0", "1", ...         the vectors of line 0, 1, ..., (layers, n, 2P), as bilm-tf writes them
     "sentence_to_index"   (1,) a string: a JSON object, {sentence: line}, as AllenNLP writes it
     attribute "run_embed" JSON: the settings that the vectors depend on
 
-The datasets of a window are a file in the folder OUTPUT.parts, which appears whole or not at all; at the end these files
-are joined. A window whose file exists is not computed again, whichever process wrote it.
+The datasets of a window are a file in the folder OUTPUT.parts, which appears whole or not at all;
+at the end these files are joined. A window whose file exists is not computed again, whichever
+process wrote it.
 """
 
 import json
@@ -13,7 +14,7 @@ import os
 import re
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,17 +33,16 @@ from elmo_core.text.tokens import BATCHES_PER_WINDOW, sentence_windows
 if TYPE_CHECKING:
     from elmo import ELMoEmbedder
 
-SETTINGS, INDEX = "run_embed", "sentence_to_index"
-UNFINISHED = (
-    r"\.{name}\.[0-9a-f]{{16}}\.tmp"  # what `atomic_write` leaves of a file when it is killed
-)
+SETTINGS = "run_embed"
+INDEX = "sentence_to_index"
+# what `atomic_write` leaves of a file when it is killed
+UNFINISHED = r"\.{name}\.[0-9a-f]{{16}}\.tmp"
 PART = r"\d{6,}\.hdf5"
 LOCK = ".lock"
-OWN = re.compile("|".join([PART, UNFINISHED.format(name=PART), re.escape(LOCK)]))  # in OUTPUT.parts
-VERSION = (
-    "v108",
-    "v108",
-)  # HDF5 1.8: checksums of its own structures, and groups that need not fit into memory
+# what this module writes into OUTPUT.parts
+OWN = re.compile("|".join([PART, UNFINISHED.format(name=PART), re.escape(LOCK)]))
+# HDF5 1.8: checksums of its own structures, and groups that need not fit into memory
+VERSION = ("v108", "v108")
 
 
 def embed(
@@ -59,9 +59,11 @@ def embed(
     folder = output.with_name(f"{output.name}.parts")
     if os.path.lexists(folder) and not folder.is_dir():
         raise UserError(
-            f"{folder} is not a folder. The parts of {output.name} go there: move it, or choose another --output."
+            f"{folder} is not a folder. The parts of {output.name} go there: move it, "
+            "or choose another --output."
         )
-    settings = {**_describe(embedder, text), "forget_sentences": forget_sentences}
+    settings = _describe(embedder, text)
+    settings["forget_sentences"] = forget_sentences
     if output.exists():
         _check_settings(output, settings)
         log.info(f"{output} is complete: nothing to do.")
@@ -71,29 +73,35 @@ def embed(
     parts = [folder / f"{number:06}.hdf5" for number in range(settings["windows"])]
     own = range(share[0], len(parts), share[1])
     missing = {number: parts[number] for number in own if not parts[number].exists()}
-    for part in filter(Path.exists, parts):
-        _check_settings(part, settings, folder)
-    log.info(
-        f"parts         {folder}, {len(own) - len(missing):,} of {format_count(len(own), 'windows')} done"
-    )
-    _write_parts(embedder, text, missing, settings)
+    for part in parts:
+        if part.exists():
+            _check_settings(part, settings, folder)
+    n_done = len(own) - len(missing)
+    log.info(f"parts         {folder}, {n_done:,} of {format_count(len(own), 'windows')} done")
+    _write_parts(embedder, text=text, parts=missing, settings=settings)
     if not all(part.exists() for part in parts):
         log.info(
-            "The last process to finish joins the parts. If one has failed, run the same command again."
+            "The last process to finish joins the parts. "
+            "If one has failed, run the same command again."
         )
         return
+    unfinished_output = re.compile(UNFINISHED.format(name=re.escape(output.name)))
     try:
         with disk.locked(folder / LOCK):
-            _remove_files(output.parent, re.compile(UNFINISHED.format(name=re.escape(output.name))))
+            _remove_files(output.parent, unfinished_output)
             if not output.exists():
-                _join(parts, None if forget_sentences else text, settings, output)
+                listed_text = None if forget_sentences else text
+                _join(parts, text=listed_text, settings=settings, output=output)
         _remove_parts(folder)
     except disk.FileLocked:
         log.info("Another process joins the parts.")
 
 
 def _remove_parts(folder: Path) -> None:
-    """Remove what this module writes into OUTPUT.parts, then the folder, unless it holds files of others."""
+    """Remove what this module writes into OUTPUT.parts, then the folder.
+
+    It stays if it holds files of others.
+    """
     try:
         _remove_files(folder, OWN)
         folder.rmdir()
@@ -110,25 +118,32 @@ def _remove_files(folder: Path, names: re.Pattern) -> None:
 
 
 def _describe(embedder: "ELMoEmbedder", text: Path) -> dict[str, Any]:
-    """Read the text once. Log what is computed, and return the settings that the vectors depend on."""
-    lines = tokens = blank = windows = checksum = 0
-    for window in sentence_windows(read_sentences(text), BATCHES_PER_WINDOW * embedder.batch_size):
+    """Read the text once, and log what is computed.
+
+    Returns the settings that the vectors depend on.
+    """
+    windows = 0
+    lines = 0
+    tokens = 0
+    blank = 0
+    checksum = 0
+    for window in _windows(embedder, text):
         windows += 1
         lines += len(window)
-        tokens += sum(map(len, window))
+        tokens += sum(len(sentence) for sentence in window)
         blank += window.count([])
-        checksum = zlib.crc32("\n".join(map(" ".join, window)).encode(), checksum)
+        content = "\n".join(" ".join(sentence) for sentence in window)
+        checksum = zlib.crc32(content.encode(), checksum)
     if not tokens:
-        content = f"only blank lines ({blank:,})" if lines else "the file is empty"
-        raise UserError(f"{text}: {content}. Expected one sentence per line.")
+        found = f"only blank lines ({blank:,})" if lines else "the file is empty"
+        raise UserError(f"{text}: {found}. Expected one sentence per line.")
     if blank:
         result = "zero vectors" if embedder.pool else "empty datasets"
         log.warning(f"{text}: {format_count(blank, 'blank lines')}: {result}.")
-    weights = (weight.numpy() for weight in embedder.bilm.state_dict().values())
+    size = f"{format_count(lines, 'lines')}, {format_count(tokens, 'tokens')}"
     settings = {
-        "model": f"SHA-1 {digest([repr(embedder.config).encode(), *weights])[:12]}"
-        + (f", {embedder.vocabulary.identity}" if embedder.vocabulary else ""),
-        "text": f"{format_count(lines, 'lines')}, {format_count(tokens, 'tokens')} (CRC-32 {checksum:08x})",
+        "model": _model_identity(embedder),
+        "text": f"{size} (CRC-32 {checksum:08x})",
         "windows": windows,
         "layers": [embedder.choice.how, *embedder.choice.indices],
         "mix": embedder.choice.weights,
@@ -142,7 +157,23 @@ def _describe(embedder: "ELMoEmbedder", text: Path) -> dict[str, Any]:
     return settings
 
 
+def _windows(embedder: "ELMoEmbedder", text: Path) -> Iterator[list[list[str]]]:
+    """Yield the sentences of a text, a window at a time."""
+    return sentence_windows(read_sentences(text), BATCHES_PER_WINDOW * embedder.batch_size)
+
+
+def _model_identity(embedder: "ELMoEmbedder") -> str:
+    """A digest of the model's configuration and weights, and its vocabulary."""
+    weights = [weight.numpy() for weight in embedder.bilm.state_dict().values()]
+    sha1 = digest([repr(embedder.config).encode(), *weights])
+    identity = f"SHA-1 {sha1[:12]}"
+    if embedder.vocabulary:
+        identity += f", {embedder.vocabulary.identity}"
+    return identity
+
+
 def _check_settings(path: Path, settings: Mapping[str, Any], folder: Path | None = None) -> None:
+    """Raise if a file was made with other settings. folder: named instead of the file, if given."""
     try:
         with h5py.File(path) as file:
             saved = json.loads(file.attrs[SETTINGS])
@@ -151,32 +182,42 @@ def _check_settings(path: Path, settings: Mapping[str, Any], folder: Path | None
             f"{path} is damaged, or not of `{command_line('run_embed.py')}`. Choose another "
             "--output, or delete it."
         ) from error
-    if changes := differences(saved, settings):
+    changes = differences(saved, settings)
+    if changes:
         changed = "; ".join(changes.values())
         raise UserError(
-            f"{folder or path} exists with other settings: {changed}. Choose another --output, or delete it."
+            f"{folder or path} exists with other settings: {changed}. "
+            "Choose another --output, or delete it."
         )
 
 
 def _write_parts(
-    embedder: "ELMoEmbedder", text: Path, parts: Mapping[int, Path], settings: Mapping
+    embedder: "ELMoEmbedder", text: Path, parts: Mapping[int, Path], settings: Mapping[str, Any]
 ) -> None:
-    """Write the vectors of windows, given by number."""
-    line, began, done = 0, time.perf_counter(), 0
-    windows = sentence_windows(read_sentences(text), BATCHES_PER_WINDOW * embedder.batch_size)
-    progress = tqdm(windows, total=settings["windows"], unit=" windows", disable=None, leave=False)
+    """Write the vectors of the windows whose numbers are keys of `parts`, each to its file."""
+    began = time.perf_counter()
+    first_line = 0
+    n_tokens = 0
+    progress = tqdm(
+        _windows(embedder, text),
+        total=settings["windows"],
+        unit=" windows",
+        disable=None,
+        leave=False,
+    )
     for number, sentences in enumerate(progress):
         if number in parts:
             with (
                 disk.atomic_write(parts[number], "wb") as file,
                 _create(file.name, settings) as hdf5,
             ):
-                _write_window(embedder, line, sentences, hdf5)
-            done += sum(map(len, sentences))
-        line += len(sentences)
+                _write_window(embedder, first_line, sentences, hdf5)
+            n_tokens += sum(len(sentence) for sentence in sentences)
+        first_line += len(sentences)
     seconds = time.perf_counter() - began
     log.info(
-        f"embedded      {done:,} tokens in {format_duration(seconds)}, {done / seconds:,.0f} tokens/s"
+        f"embedded      {n_tokens:,} tokens in {format_duration(seconds)}, "
+        f"{n_tokens / seconds:,.0f} tokens/s"
     )
     if embedder.oov_share:
         log.warning(
@@ -187,12 +228,12 @@ def _write_parts(
 def _write_window(
     embedder: "ELMoEmbedder", first_line: int, sentences: Sequence[list[str]], hdf5: h5py.File
 ) -> None:
-    numbered = sorted(
-        enumerate(sentences, first_line), key=lambda pair: -len(pair[1])
-    )  # the order of computation
-    arrays = embedder.iter_encode([sentence for _, sentence in numbered])
-    for (line, _), array in zip(numbered, arrays, strict=True):
-        hdf5.create_dataset(str(line), data=array)
+    """Write the vectors of a window. first_line: the number of its first sentence in the text."""
+    # in the order in which the embedder computes them: the vectors need not wait for others
+    order = sorted(range(len(sentences)), key=lambda position: -len(sentences[position]))
+    arrays = embedder.iter_encode([sentences[position] for position in order])
+    for position, array in zip(order, arrays, strict=True):
+        hdf5.create_dataset(str(first_line + position), data=array)
 
 
 def _join(
@@ -206,18 +247,22 @@ def _join(
                 for name in window:
                     window.copy(name, hdf5)
         if text:
-            index = {
-                " ".join(tokens): str(line)
-                for line, tokens in enumerate(read_sentences(text))
-                if tokens
-            }
-            hdf5[INDEX] = np.array(
-                [json.dumps(index, ensure_ascii=False)], dtype=h5py.string_dtype()
-            )
+            index = json.dumps(_line_of_sentences(text), ensure_ascii=False)
+            hdf5[INDEX] = np.array([index], dtype=h5py.string_dtype())
     log.info(f"wrote         {output}, {output.stat().st_size / 1e6:,.2f} MB")
 
 
+def _line_of_sentences(text: Path) -> dict[str, str]:
+    """The number of each sentence's line, as text: the last one of equal sentences."""
+    lines = {}
+    for line, tokens in enumerate(read_sentences(text)):
+        if tokens:
+            lines[" ".join(tokens)] = str(line)
+    return lines
+
+
 def _create(path: str, settings: Mapping[str, Any]) -> h5py.File:
+    """Create an HDF5 file with the settings that its vectors depend on."""
     file = h5py.File(path, "w", libver=VERSION)
     file.attrs[SETTINGS] = json.dumps(settings)
     return file

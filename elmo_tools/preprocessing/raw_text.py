@@ -1,8 +1,8 @@
 """From raw text to a corpus: shards with one sentence per line, tokens separated by spaces.
 
-Each round of sentences goes to the shards in a new random order, one to each, so all shards have the same size; then each
-shard is shuffled. The bytes depend only on the text, the options and the seed, not on the number of processes. Memory
-holds a few batches of lines, later one shard.
+Each round of sentences goes to the shards in a new random order, one to each, so all shards have
+the same size; then each shard is shuffled. The bytes depend only on the text, the options and the
+seed, not on the number of processes. Memory holds a few batches of lines, later one shard.
 """
 
 import hashlib
@@ -15,7 +15,6 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 from tqdm import tqdm
@@ -30,8 +29,8 @@ from elmo_core.text.tokenise import HAS_WORD, Tokeniser
 BATCH_BYTES = 1 << 18  # whole lines for one task of a process
 BATCHES_AHEAD = 4  # per process: none waits, and memory stays small
 LANGUAGES = (
-    "language: recognised, English, Chinese words or characters, any other, or none: split at white space, one sentence per "
-    "line"
+    "language: recognised, English, Chinese words or characters, any other, or none: split at "
+    "white space, one sentence per line"
 )
 DICTIONARY = (
     "words for jieba, with --lang=zh: per line a word and, optionally, its frequency and tag"
@@ -69,8 +68,8 @@ class Options:
             if b"\n".decode(self.encoding) == "\n":
                 return
         raise UserError(
-            f"`encoding` {self.encoding}: expected one of Python's that ends lines as ASCII does, such as gb18030. "
-            "Convert other files with iconv first."
+            f"`encoding` {self.encoding}: expected one of Python's that ends lines as ASCII does, "
+            "such as gb18030. Convert other files with iconv first."
         )
 
 
@@ -97,7 +96,7 @@ class Report:
     """Counts of the text that was read, written and omitted."""
 
     lines: int = 0
-    size: int = 0  # bytes of a batch on disk
+    size: int = 0  # bytes on disk, of a batch's report
     sentences: Counter = field(default_factory=Counter)  # by part, train or dev
     tokens: Counter = field(default_factory=Counter)
     shards: Counter = field(default_factory=Counter)
@@ -105,10 +104,17 @@ class Report:
 
     @property
     def reasons(self) -> str:
+        """What was dropped, in words."""
         return ", ".join(f"{why}: {n:,}" for why, n in sorted(self.dropped.items()) if n)
 
+    def add(self, batch: "Report") -> None:
+        """Add what a batch has read and dropped, and its tokens."""
+        self.lines += batch.lines
+        self.tokens += batch.tokens
+        self.dropped += batch.dropped
 
-Result = tuple[dict[str, list[str]], Report]
+
+Result = tuple[dict[str, list[str]], Report]  # a batch's lines of each part, and their counts
 
 
 def make_corpus(
@@ -119,17 +125,20 @@ def make_corpus(
     inputs: files, plain or gzip, globs, and folders (recursive).
     """
     disk.check_output_folder("`output`", output)
-    paths = list(
-        dict.fromkeys(chain.from_iterable(text_files(name, recursive=True) for name in inputs))
+    paths = _all_files(inputs)
+    tokeniser = make_tokeniser(
+        options.lang, _all_lines(paths, options.encoding), user_dict=options.user_dict
     )
-    texts = chain.from_iterable(batch.decoded(options.encoding) for batch in batches(paths))
-    tokeniser = make_tokeniser(options.lang, texts, user_dict=options.user_dict)
     first_dev = _first_held_out(paths, options) if options.dev_split == "last" else None
-    numbers = range(len(paths)) if options.document == "file" and options.dev_fraction else ()
-    if numbers and not any(_is_held_out(options, first_dev, number, b"") for number in numbers):
-        raise UserError("no file would be held out: `dev_fraction` is too small for so few files.")
+    if options.document == "file" and options.dev_fraction:
+        held_out = [_is_held_out(options, first_dev, file, b"") for file in range(len(paths))]
+        if not any(held_out):
+            raise UserError(
+                "no file would be held out: `dev_fraction` is too small for so few files."
+            )
     if tokeniser.lang == "zh":
         tokeniser("中")  # loads jieba's dictionary before processes are started, which share it
+    process_batch = partial(_process_batch, options, tokeniser, first_dev)
     report = Report()
     with disk.atomic_folder(output) as folder:
         with ExitStack() as stack:
@@ -137,17 +146,13 @@ def make_corpus(
             if options.dev_fraction:
                 n = max(1, round(options.dev_fraction * options.shards))
                 parts["dev"] = _Shards(folder / "dev", n, options.seed, stack)
-            work = partial(_process_batch, options, tokeniser, first_dev)
             progress = stack.enter_context(_progress(paths, "tokenise"))
-            for lines, counts in _parallel_map(
-                work, batches(paths, options.document, options.encoding), processes
-            ):
+            source = batches(paths, options.document, options.encoding)
+            for lines, counts in _parallel_map(process_batch, source, processes):
                 for name, part in parts.items():
                     part.add(lines[name])
                     report.sentences[name] += len(lines[name])
-                report.lines += counts.lines
-                report.tokens += counts.tokens
-                report.dropped += counts.dropped
+                report.add(counts)
                 progress.update(counts.size)
         for name, part in parts.items():
             report.shards[name] = len(part.paths)
@@ -156,60 +161,85 @@ def make_corpus(
     return report
 
 
+def _all_files(inputs: Iterable[str | Path]) -> list[Path]:
+    """The files of all inputs, each once."""
+    paths = {}  # a dictionary keeps their order
+    for name in inputs:
+        paths.update(dict.fromkeys(text_files(name, recursive=True)))
+    return list(paths)
+
+
+def _all_lines(paths: Iterable[Path], encoding: str) -> Iterator[str]:
+    for batch in batches(paths):
+        yield from batch.decoded(encoding)
+
+
 def batches(
     paths: Iterable[Path], document: str = "line", encoding: str = "utf-8"
 ) -> Iterator[Batch]:
     """Yield the files' lines. document: a line, a block up to a blank line, or a file."""
-    number = -1
+    number = -1  # of the document
     for path in paths:
         starts_document = True
         for first, block, size in byte_blocks(path, BATCH_BYTES):
-            lines, documents = block.removesuffix(b"\n").split(b"\n"), []
+            lines = block.removesuffix(b"\n").split(b"\n")
+            documents = []
             for line in lines:
-                blank = not line.strip() or (
-                    document == "block" and not line.decode(encoding, "ignore").strip()
-                )
-                starts_document = (
-                    starts_document or document == "line" or (document == "block" and blank)
-                )
-                if not blank:
-                    number, starts_document = number + starts_document, False
+                is_blank = not line.strip()
+                if document == "block" and not is_blank:
+                    # it may have blanks that are not ASCII
+                    is_blank = not line.decode(encoding, "ignore").strip()
+                if document == "line" or (document == "block" and is_blank):
+                    starts_document = True
+                if starts_document and not is_blank:
+                    number += 1
+                    starts_document = False
                 documents.append(number)
-            yield Batch(path, first, lines, documents, size)
+            yield Batch(path, first, lines=lines, documents=documents, size=size)
 
 
 def _process_batch(
     options: Options, tokeniser: Tokeniser, first_dev: int | None, batch: Batch
 ) -> Result:
     """Tokenise a batch to lines of train and dev. Also returns counts."""
-    lines, counts = {"train": [], "dev": []}, Report(len(batch.lines), batch.size)
+    lines: dict[str, list[str]] = {"train": [], "dev": []}
+    counts = Report(lines=len(batch.lines), size=batch.size)
     form = "NFKC" if options.nfkc else "NFC"
-    for line, data, document in zip(
-        batch.decoded(options.encoding), batch.lines, batch.documents, strict=True
-    ):
+    decoded = batch.decoded(options.encoding)
+    for text, data, document in zip(decoded, batch.lines, batch.documents, strict=True):
         part = "dev" if _is_held_out(options, first_dev, document, data) else "train"
-        split = tokeniser.sentences(line, form)
-        for tokens in split:
-            if reason := _reason_to_drop(tokens, options):
+        sentences = tokeniser.sentences(text, form)
+        if not sentences:
+            counts.dropped["empty lines"] += 1
+        for tokens in sentences:
+            reason = _reason_to_drop(tokens, options)
+            if reason:
                 counts.dropped[reason] += 1
                 continue
             sentence = " ".join(tokens)
-            lines[part].append((sentence.lower() if options.lower else sentence) + "\n")
+            if options.lower:
+                sentence = sentence.lower()
+            lines[part].append(f"{sentence}\n")
             counts.tokens[part] += len(tokens)
-        counts.dropped["empty lines"] += not split
     return lines, counts
 
 
 def _is_held_out(options: Options, first_dev: int | None, document: int, line: bytes) -> bool:
-    """Tell whether the line goes to dev. If lines are documents, equal lines stay together."""
-    if first_dev is not None or not options.dev_fraction:
-        return first_dev is not None and document >= first_dev
+    """Tell whether the line goes to dev. If lines are documents, equal lines stay together.
+
+    first_dev: the first document of dev, if that is the end of the text. document: the line's.
+    """
+    if first_dev is not None:
+        return document >= first_dev
+    if not options.dev_fraction:
+        return False
     name = line.strip() if options.document == "line" else str(document).encode()
     drawn = hashlib.blake2b(b"%d %b" % (options.seed, name), digest_size=8).digest()
     return int.from_bytes(drawn, "big") < options.dev_fraction * 2**64
 
 
 def _reason_to_drop(tokens: list[str], options: Options) -> str | None:
+    """Why a sentence is left out, if it is."""
     if not HAS_WORD.search("".join(tokens)):
         return "sentences without a letter or digit"
     if len(tokens) < options.min_tokens:
@@ -220,7 +250,7 @@ def _reason_to_drop(tokens: list[str], options: Options) -> str | None:
 
 
 def _first_held_out(paths: list[Path], options: Options) -> int:
-    """Return the number of the first document of dev, if dev is the last `dev_fraction` of all documents."""
+    """Return the number of the first document of dev, which is the last `dev_fraction` of all."""
     n = 0
     with _progress(paths, "count documents") as progress:
         for batch in batches(paths, options.document, options.encoding):
@@ -240,11 +270,11 @@ def _parallel_map(
 ) -> Iterator[Result]:
     """Yield `work(batch)` for every batch, in order, computed a few batches ahead."""
     if processes == 1:
-        yield from map(work, source)
+        for batch in source:
+            yield work(batch)
         return
-    ignore_interruption = partial(
-        signal.signal, signal.SIGINT, signal.SIG_IGN
-    )  # the main process ends the others
+    # the main process ends the others
+    ignore_interruption = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
     with ProcessPoolExecutor(processes, initializer=ignore_interruption) as pool:
         pending = deque()
         try:
@@ -276,16 +306,19 @@ class _Shards:
         self._writers = self._deal([file.write for file in files])
 
     def _deal(self, deck: list[Callable]) -> Iterator[Callable]:
+        """Yield all of a list, again and again, each time in a new random order."""
         generator = random.Random(self._seed)
         while True:
             generator.shuffle(deck)
             yield from deck
 
     def add(self, lines: list[str]) -> None:
+        """Write each line to a shard."""
         for line, write in zip(lines, self._writers, strict=False):
             write(line)
 
     def shuffle(self) -> None:
+        """Shuffle the lines of each shard, whose files are closed."""
         for path in tqdm(self.paths, desc="shuffle", unit="shard", disable=None):
             lines = path.read_bytes().split(b"\n")[:-1]
             random.Random(f"{self._seed} {path.name}").shuffle(lines)
@@ -293,13 +326,15 @@ class _Shards:
 
 
 def _check_part(name: str, report: Report) -> None:
+    """Raise if train or dev has too few sentences."""
     n = report.sentences[name]
     if not n and name == "dev":
         raise UserError("nothing was held out: `dev_fraction` is too small for so few documents.")
     if not n:
         dropped = f" Left out: {report.reasons}." if report.reasons else ""
         raise UserError(
-            f"there are no sentences for training. Expected text, and a small `dev_fraction`.{dropped}"
+            "there are no sentences for training. "
+            f"Expected text, and a small `dev_fraction`.{dropped}"
         )
     if n < report.shards[name]:
         raise UserError(

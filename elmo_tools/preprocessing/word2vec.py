@@ -3,8 +3,8 @@
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from elmo_core import messages
 from elmo_core.checks import import_optional
@@ -13,7 +13,7 @@ from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
 
-SKIP_GRAM = {"sg": 1, "window": 5, "min_count": 3, "epochs": 5}
+MIN_COUNT = 3  # of a word that gets a vector
 DIMENSIONS = 300
 MAX_TOKENS = 10_000  # per sentence; gensim ignores the rest
 
@@ -22,29 +22,39 @@ class Sentences(Corpus):
     """A corpus that can be read several times, its sentences cut at MAX_TOKENS."""
 
     def __iter__(self) -> Iterator[list[str]]:
-        for sentence in chain.from_iterable(map(read_sentences, self.paths)):
-            yield from (sentence[k : k + MAX_TOKENS] for k in range(0, len(sentence), MAX_TOKENS))
+        for path in self.paths:
+            for sentence in read_sentences(path):
+                for begin in range(0, len(sentence), MAX_TOKENS):
+                    yield sentence[begin : begin + MAX_TOKENS]
 
 
 def train(paths: Sequence[Path], output: Path, seed: int, dimensions: int) -> None:
-    """Train on a corpus and save the vectors. Runs differ slightly, because gensim's threads race."""
-    models, corpus, began = (
-        import_optional("gensim.models", "word2vec"),
-        Sentences(paths),
-        time.perf_counter(),
-    )
+    """Train on a corpus and save the vectors.
+
+    Runs differ slightly, because gensim's threads race.
+    """
+    models = import_optional("gensim.models", "word2vec")
+    corpus = Sentences(paths)
+    began = time.perf_counter()
     log.info(
-        f"word2vec      training on {format_count(len(corpus.paths), 'files')}: minutes per ten million tokens"
+        f"word2vec      training on {format_count(len(corpus.paths), 'files')}: "
+        "minutes per ten million tokens"
     )
     try:
-        vectors = models.Word2Vec(
-            corpus, **SKIP_GRAM, vector_size=dimensions, seed=seed, workers=runtime.n_cores()
-        ).wv
+        model = models.Word2Vec(
+            corpus,
+            sg=1,  # skip-gram
+            window=5,
+            min_count=MIN_COUNT,
+            epochs=5,
+            vector_size=dimensions,
+            seed=seed,
+            workers=runtime.n_cores(),
+        )
     except RuntimeError as error:  # gensim: the vocabulary is empty
-        files = messages.join_names(list(map(str, corpus.paths)))
-        raise UserError(
-            f"{files}: no word occurs {SKIP_GRAM['min_count']} times. Expected a corpus."
-        ) from error
+        files = messages.join_names([str(path) for path in corpus.paths])
+        raise UserError(f"{files}: no word occurs {MIN_COUNT} times. Expected a corpus.") from error
+    vectors = model.wv
     save(vectors, output)
     taken = messages.format_duration(time.perf_counter() - began)
     log.info(
@@ -52,12 +62,14 @@ def train(paths: Sequence[Path], output: Path, seed: int, dimensions: int) -> No
     )
 
 
-def save(vectors, path: Path) -> None:
-    """Write vectors in word2vec's format: binary if the name ends in .bin, else text; either also as .gz."""
+def save(vectors: Any, path: Path) -> None:
+    """Write gensim's vectors in word2vec's format.
+
+    It is binary if the name ends in .bin, else text; either may end in .gz, too.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".partial-", dir=path.parent) as folder:
         whole = Path(folder, path.name)
-        vectors.save_word2vec_format(
-            str(whole), binary=path.name.removesuffix(".gz").endswith(".bin")
-        )
+        is_binary = path.name.removesuffix(".gz").endswith(".bin")
+        vectors.save_word2vec_format(str(whole), binary=is_binary)
         whole.replace(path)

@@ -1030,15 +1030,15 @@ FORMATS = [
     Mutant(
         name="hdf5-names-of-lines",
         file="elmo_tools/embedding/embed_text.py",
-        old="numbered = sorted(enumerate(sentences, first_line)",
-        new="numbered = sorted(enumerate(sentences, 0)",
+        old="str(first_line + position)",
+        new="str(position)",
         tests="tests/tools/test_embed_text.py::test_the_vectors_are_those_of_the_embedder",
     ),
     Mutant(
         name="hdf5-index-of-sentences",
         file="elmo_tools/embedding/embed_text.py",
-        old='{" ".join(tokens): str(line) for line',
-        new='{" ".join(tokens): str(line + 1) for line',
+        old='lines[" ".join(tokens)] = str(line)',
+        new='lines[" ".join(tokens)] = str(line + 1)',
         tests="tests/tools/test_embed_text.py::test_the_file_has_allennlps_layout",
     ),
     Mutant(
@@ -1058,8 +1058,8 @@ FORMATS = [
     Mutant(
         name="embedding-settings-of-parts",
         file="elmo_tools/embedding/embed_text.py",
-        old="if changes := differences(saved, settings):",
-        new="if changes := differences(saved, saved):",
+        old="changes = differences(saved, settings)\n    if changes:\n        changed",
+        new="changes = differences(saved, saved)\n    if changes:\n        changed",
         tests="tests/tools/test_embed_text.py::test_other_settings_are_refused",
     ),
 ]
