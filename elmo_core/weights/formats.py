@@ -1,4 +1,4 @@
-"""Read models of other projects as they are published: single files, folders or archives, in any supported format."""
+"""Models of other projects as they are published: single files, folders or archives."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack

@@ -911,8 +911,8 @@ FORMATS = [
     Mutant(
         name="bilm-tf-rows-of-the-input",
         file="elmo_core/weights/bilm_tf.py",
-        old='f"{name}.input_weight": lambda array: array[:size],',
-        new='f"{name}.input_weight": lambda array: array[size:],',
+        old='f"{ours}.input_weight": lambda array: array[:size],',
+        new='f"{ours}.input_weight": lambda array: array[size:],',
         tests="tests/weights/test_bilm_tf.py::test_an_imported_model_computes_what_its_files_say",
     ),
     Mutant(
@@ -1016,8 +1016,8 @@ FORMATS = [
     Mutant(
         name="pickles-order-of-arrays",
         file="elmo_core/weights/pickles.py",
-        old='order="F" if is_fortran else "C"',
-        new='order="C"',
+        old='order = "F" if is_fortran else "C"',
+        new='order = "C"',
         tests="tests/weights/test_pickles.py",
     ),
     Mutant(
