@@ -19,6 +19,7 @@ class Item(NamedTuple):
     weights: Mapping[str, Conversion]
 
     def converted(self, array: np.ndarray) -> dict[str, np.ndarray]:
+        """Make our weights of the array."""
         return {
             ours: np.ascontiguousarray(convert(array)) for ours, convert in self.weights.items()
         }
@@ -53,27 +54,28 @@ def gates(order: str) -> Conversion:
 
 def identity_projections(config: ELMoConfig) -> dict[str, np.ndarray]:
     """Return the projections of LSTMs that have none."""
-    cells = [
-        f"{direction}_lstm.{k}"
-        for direction in ("forward", "backward")
-        for k in range(config.n_layers)
-    ]
-    return {
-        f"{cell}.projection_weight": np.eye(config.cell_dim, dtype=np.float32) for cell in cells
-    }
+    weights = {}
+    for direction in ("forward", "backward"):
+        for k in range(config.n_layers):
+            identity = np.eye(config.cell_dim, dtype=np.float32)
+            weights[f"{direction}_lstm.{k}.projection_weight"] = identity
+    return weights
 
 
 def convolutions(config: ELMoConfig, prefix: str, *axes: int) -> Iterable[Item]:
-    """List kernels (number, C, *axes, width), axes of length 1, which become (width * C, number), and their biases."""
+    """List kernels (number, C, *axes, width) and their biases.
+
+    axes: of length 1. A kernel becomes (width * C, number).
+    """
     for k, (width, number) in enumerate(config.filters):
-        shape, ours = (
-            (number, config.character_dim, *axes, width),
-            f"token_encoder.convolutions.{k}",
-        )
+        shape = (number, config.character_dim, *axes, width)
+        ours = f"token_encoder.convolutions.{k}"
         yield Item(f"{prefix}{k}.weight", shape, {f"{ours}.weight": _matrix_of_kernel})
         yield Item(f"{prefix}{k}.bias", (number,), {f"{ours}.bias": same})
 
 
 def _matrix_of_kernel(kernel: np.ndarray) -> np.ndarray:
-    number, dim, width = kernel.shape[0], kernel.shape[1], kernel.shape[-1]
+    """(number, C, ..., width) as (width * C, number)."""
+    number, dim = kernel.shape[:2]
+    width = kernel.shape[-1]
     return kernel.reshape(number, dim, width).transpose(2, 1, 0).reshape(-1, number)

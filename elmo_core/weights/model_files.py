@@ -15,42 +15,45 @@ from elmo_core.weights import checkpoint, published
 
 
 def resolve_name(params: str | Path) -> Path:
-    """Return the folder of a model, given as in `checkpoint.resolve` or by a published name. Those are downloaded once.
+    """Return the folder of a model, given as in `checkpoint.resolve` or by a published name.
 
-    A model's path takes precedence over a name; a folder of text called `en` does not.
+    Published models are downloaded once. A model's path takes precedence over a name; a folder of
+    text called `en` does not.
     """
     if not isinstance(params, str | Path):
-        raise TypeError(
-            f"found {type(params).__name__} {params!r:.60}, expected a checkpoint or a model's name."
-        )
+        found = f"{type(params).__name__} {params!r:.60}"
+        raise TypeError(f"found {found}, expected a checkpoint or a model's name.")
     name = str(params).rstrip("/")  # which shells append
     try:
         return checkpoint.resolve(params)
     except UserError as error:
         if name in published.table():
             return published.install(name)
-        if names := published.similar(name):
-            raise UserError(
-                f"{error} Did you mean the published model {' or '.join(names)}?"
-            ) from error
-        raise
+        names = published.similar(name)
+        if not names:
+            raise
+        hint = f"Did you mean the published model {' or '.join(names)}?"
+        raise UserError(f"{error} {hint}") from error
 
 
 def vocabulary_words(params: str | Path | None) -> list[str]:
-    """The words of a model's vocabulary, by decreasing frequency; [] without a model or a vocabulary.
+    """The words of a model's vocabulary, by decreasing frequency.
 
-    params: as in `resolve_name`.
+    params: as in `resolve_name`. Without a model or a vocabulary, there are none.
     """
-    path = resolve_name(params) / checkpoint.VOCABULARY if params else None
-    return Vocabulary.from_file(path).words if path and path.is_file() else []
+    if not params:
+        return []
+    path = resolve_name(params) / checkpoint.VOCABULARY
+    return Vocabulary.from_file(path).words if path.is_file() else []
 
 
 def read_model(
     params: str | Path, softmax: bool | None = False
 ) -> tuple[Path, ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
-    """Load a model (`params` as in `resolve_name`): its folder, configuration, weights and vocabulary.
+    """Load a model's configuration, weights and vocabulary, and return them after its folder.
 
-    softmax: also load the softmax and its vocabulary, which a character model otherwise does not need; None: if it has one.
+    params: as in `resolve_name`. softmax: also load the softmax and its vocabulary, which a
+    character model otherwise does not need; None: if it has one.
     """
     folder = resolve_name(params)
     values = checkpoint.load_config(folder)
@@ -59,16 +62,14 @@ def read_model(
     except UserError as error:
         raise UserError(f"{folder / checkpoint.CONFIG}: {error}") from error
     weights = checkpoint.load_params(folder)
-    weights |= {
-        name: array.astype(np.float32)
-        for name, array in weights.items()
-        if array.dtype == np.float16
-    }
+    for name, array in weights.items():
+        if array.dtype == np.float16:
+            weights[name] = array.astype(np.float32)
     has_softmax = any(name.startswith("softmax.") for name in weights)
     if softmax and not has_softmax:
         raise UserError(
-            f"{folder} has no softmax. `{command_line('run_pretrain.py')}` trains one: give "
-            "`finetune_from` and `vocab_file`."
+            f"{folder} has no softmax. `{command_line('run_pretrain.py')}` trains one: "
+            "give `finetune_from` and `vocab_file`."
         )
     if softmax is None:
         softmax = has_softmax
@@ -78,11 +79,10 @@ def read_model(
         }
         if not config.needs_vocabulary:
             return folder, config, weights, None
-    training = values.get("training")
-    identity = (
-        training.get("vocabulary") if isinstance(training, dict) else None
-    )  # None for imported models
-    return folder, config, weights, _vocabulary(folder / checkpoint.VOCABULARY, config, identity)
+    training = values.get("training")  # imported models have none
+    identity = training.get("vocabulary") if isinstance(training, dict) else None
+    vocabulary = _vocabulary(folder / checkpoint.VOCABULARY, config, identity)
+    return folder, config, weights, vocabulary
 
 
 def has_softmax(folder: Path) -> bool:
@@ -91,7 +91,10 @@ def has_softmax(folder: Path) -> bool:
 
 
 def fits_alphabet(config: ELMoConfig, alphabet: Alphabet) -> bool:
-    """Tell whether an alphabet's ids are rows of the model's table of characters, in as many columns."""
+    """Tell whether an alphabet's ids are rows of the model's table of characters.
+
+    Of bytes, there must be as many columns per token, too.
+    """
     if config.alphabet == "bytes":
         return alphabet == Bytes(config.max_characters)
     if not isinstance(alphabet, CodePoints) or not set(CodePoints.NAMES).issubset(alphabet.ids):
@@ -104,12 +107,14 @@ def _code_points(path: Path, config: ELMoConfig) -> CodePoints:
     alphabet = CodePoints(read_json(path, "this model's table of characters"))
     if config.reads_characters and not fits_alphabet(config, alphabet):
         raise UserError(
-            f"{path}: not this model's table of {config.n_characters} characters. Restore the original."
+            f"{path}: not this model's table of {config.n_characters} characters. "
+            "Restore the original."
         )
     return alphabet
 
 
 def _vocabulary(path: Path, config: ELMoConfig, identity: str | None) -> Vocabulary:
+    """Load a model's vocabulary. identity: of the one that the model was trained with, if known."""
     alphabet = Bytes(config.max_characters)
     if not config.vocab_size:
         return Vocabulary(SPECIAL_TOKENS, alphabet=alphabet)
@@ -118,8 +123,10 @@ def _vocabulary(path: Path, config: ELMoConfig, identity: str | None) -> Vocabul
         alphabet = _code_points(path.with_name(checkpoint.CHARACTERS), config)
     vocabulary = Vocabulary.from_file(path, alphabet)
     if len(vocabulary) != config.vocab_size or identity not in (None, vocabulary.identity):
+        expected = identity or f"{config.vocab_size:,} tokens"
         raise UserError(
-            f"{path} is not the vocabulary that the model next to it was trained with: found {vocabulary.identity}, "
-            f"expected {identity or f'{config.vocab_size:,} tokens'}. Restore the original, with its lines in their order."
+            f"{path} is not the vocabulary that the model next to it was trained with: "
+            f"found {vocabulary.identity}, expected {expected}. "
+            "Restore the original, with its lines in their order."
         )
     return vocabulary

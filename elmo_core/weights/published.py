@@ -1,10 +1,12 @@
-"""Published models by name, from published.tsv. Some are bundled with the library, in elmo_core/models/.
+"""Published models by name, from published.tsv.
 
-The others are downloaded, verified, converted and cached in $ELMO_HOME/models (default: the user's cache,
-$XDG_CACHE_HOME/elmo or ~/.cache/elmo):
+Some are bundled with the library, in elmo_core/models/. The others are downloaded, verified,
+converted and cached in $ELMO_HOME/models (default: the user's cache, $XDG_CACHE_HOME/elmo or
+~/.cache/elmo):
 
     NAME/          an ordinary model's folder, which appears when it is converted and checked
-    NAME.sha256    checksums of the downloaded files, for `sha256sum --check`; later downloads must match
+    NAME.sha256    checksums of the downloaded files, for `sha256sum --check`; later downloads must
+                   match
     .NAME.lock     held by the process that downloads
 """
 

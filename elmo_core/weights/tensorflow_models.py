@@ -1,14 +1,16 @@
-"""ELMos in TensorFlow's checkpoints: bilm-tf's training folders, and TensorFlow Hub's modules such as google/elmo.
+"""ELMos in TensorFlow's checkpoints: bilm-tf's training folders, and TensorFlow Hub's modules.
 
-Variables have the names of bilm-tf's HDF5 files (bilm_tf.py) behind lm/ or bilm/, except those of the cells:
+Variables have the names of bilm-tf's HDF5 files (bilm_tf.py) behind lm/ or bilm/, except those of
+the cells, lstm_cell/{kernel, bias, projection/kernel}, which are in
 
-    lm/RNN_d/rnn/multi_rnn_cell/cell_l/lstm_cell/{kernel, bias, projection/kernel}    training, several layers
-    lm/RNN_d/rnn/lstm_cell/...                                                        training, one layer
-    bilm/RNN_d/RNN/MultiRNNCell/Celll/rnn/lstm_cell/...                               module
+    lm/RNN_d/rnn/multi_rnn_cell/cell_l/        training, several layers
+    lm/RNN_d/rnn/                              training, one layer
+    bilm/RNN_d/RNN/MultiRNNCell/Celll/rnn/     module
 
-Training: NAME/Adagrad has the accumulators of a variable. There is no softmax/W if the embedding is used for both.
-Modules: tables have a row 0 for padding; the output `elmo` is the sum of the layers, weighted by softmax(weights) * scaling
-of aggregation/. Without an options.json, sizes are those of the variables, and the rest is as in google/elmo.
+Training: NAME/Adagrad has the accumulators of a variable. There is no softmax/W if the embedding
+is used for both. Modules, such as google/elmo: tables have a row 0 for padding; the output `elmo`
+is the sum of the layers, weighted by softmax(weights) * scaling of aggregation/. Without an
+options.json, sizes are those of the variables, and the rest is as in google/elmo.
 """
 
 import re
@@ -27,7 +29,9 @@ from elmo_core.weights import bilm_tf
 from elmo_core.weights.tensorflow import read_tensorflow
 
 CELL = re.compile(
-    r"(RNN_[01])/(?:rnn(?:/multi_rnn_cell/cell_(\d+))?|RNN/MultiRNNCell/Cell(\d+)/rnn)/lstm_cell/(.+)"
+    r"(RNN_[01])/"
+    r"(?:rnn(?:/multi_rnn_cell/cell_(\d+))?|RNN/MultiRNNCell/Cell(\d+)/rnn)"
+    r"/lstm_cell/(.+)"
 )
 CELL_PARTS = {"kernel": "W_0", "bias": "B", "projection/kernel": "W_P_0"}
 MIX = ("aggregation/weights", "aggregation/scaling")
@@ -36,14 +40,17 @@ MIX = ("aggregation/weights", "aggregation/scaling")
 def read_bilm_checkpoint(
     path: Path, options: Path | None, words: Path | None
 ) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
-    """Read a model under our names, with its vocabulary and the mix of a module. path: PREFIX.index."""
+    """Read a model under our names, with its vocabulary and the mix of a module.
+
+    path: PREFIX.index.
+    """
     variables = read_tensorflow(path)
     is_module = any(name.startswith("bilm/") for name in variables)
-    arrays, scope = {}, "bilm/" if is_module else "lm/"
+    scope = "bilm/" if is_module else "lm/"
+    arrays = {}
     for name, array in variables.items():
-        if (
-            name.startswith(scope) and name.rpartition("/")[0] not in variables
-        ):  # not a slot of the optimizer
+        is_of_optimizer = name.rpartition("/")[0] in variables
+        if name.startswith(scope) and not is_of_optimizer:
             arrays[_bilm_name(name.removeprefix(scope))] = array
     if not arrays:
         raise UserError(
@@ -56,7 +63,9 @@ def read_bilm_checkpoint(
     if bilm_tf.SOFTMAX[1] in arrays and "embedding" in arrays:
         arrays.setdefault(bilm_tf.SOFTMAX[0], arrays["embedding"])
     if is_module:
-        arrays |= {name: arrays[name][1:] for name in ("char_embed", "embedding") if name in arrays}
+        for name in ("char_embed", "embedding"):
+            if name in arrays:
+                arrays[name] = arrays[name][1:]
     weights = ArrayFile(path, arrays)
     values = bilm_tf.read_options(options) if options else _module_values(weights)
     config, params, vocabulary = bilm_tf.read_arrays(values, options or path, weights, words)
@@ -66,9 +75,14 @@ def read_bilm_checkpoint(
 
 
 def _bilm_name(name: str) -> str:
-    if not (cell := CELL.fullmatch(name)):
+    """Return the name in bilm-tf's HDF5 files of a variable without its scope."""
+    cell = CELL.fullmatch(name)
+    if not cell:
         return name
-    return f"{cell[1]}/RNN/MultiRNNCell/Cell{cell[2] or cell[3] or 0}/LSTMCell/{CELL_PARTS.get(cell[4], cell[4])}"
+    direction, trained_layer, module_layer, variable = cell.groups()
+    layer = trained_layer or module_layer or 0
+    part = CELL_PARTS.get(variable, variable)
+    return f"{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell/{part}"
 
 
 def _module_values(file: ArrayFile) -> dict[str, Any]:
@@ -76,23 +90,23 @@ def _module_values(file: ArrayFile) -> dict[str, Any]:
     with damage_named(file.path):
         shapes = {name: array.shape for name, array in file.arrays.items()}
         rows, columns = shapes["RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/W_0"]
-        values = {"input": "word", "projection_dim": rows // 2, "cell_dim": columns // 4}
-        values["n_layers"] = sum(
-            name.startswith("RNN_0/") and name.endswith("/W_0") for name in shapes
-        )
+        cells = [name for name in shapes if name.startswith("RNN_0/") and name.endswith("/W_0")]
+        values = {
+            "input": "word",
+            "projection_dim": rows // 2,
+            "cell_dim": columns // 4,
+            "n_layers": len(cells),
+        }
         if "char_embed" in shapes:
-            kernels = [
-                shapes[f"CNN/W_cnn_{k}"]
-                for k in range(sum(name.startswith("CNN/W_cnn_") for name in shapes))
-            ]
-            values |= {
-                "input": "char",
-                "filters": [(width, number) for _, width, _, number in kernels],
-            }
+            n_kernels = sum(name.startswith("CNN/W_cnn_") for name in shapes)
+            kernels = [shapes[f"CNN/W_cnn_{k}"] for k in range(n_kernels)]
+            values["input"] = "char"
+            values["filters"] = [(width, number) for _, width, _, number in kernels]
             values["n_highway"] = sum(name.endswith("/W_carry") for name in shapes)
             values["character_dim"] = shapes["char_embed"][1]
     log.info(
-        "assumed       relu, 50 characters, skip connections, clips of 3, as in google/elmo: no options.json"
+        "assumed       relu, 50 characters, skip connections, clips of 3, as in google/elmo: "
+        "no options.json"
     )
     return values
 

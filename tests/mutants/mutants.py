@@ -1002,8 +1002,8 @@ FORMATS = [
     Mutant(
         name="tensorflow-row-of-a-module",
         file="elmo_core/weights/tensorflow_models.py",
-        old="{name: arrays[name][1:] for name",
-        new="{name: arrays[name][:-1] for name",
+        old="arrays[name] = arrays[name][1:]",
+        new="arrays[name] = arrays[name][:-1]",
         tests="tests/weights/test_tensorflow_models.py::test_a_modules_outputs",
     ),
     Mutant(
