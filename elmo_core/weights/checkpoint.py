@@ -1,15 +1,20 @@
-"""A model's folder, complete on its own: it can be copied, mailed and loaded. A run of pretraining saves several.
+"""A model's folder, complete on its own: it can be copied, mailed and loaded.
+
+A run of pretraining saves several:
 
     checkpoints/
-      24180/                 named by its step
-        config.json          the model's configuration, the version of the format, and the settings of its training
-        vocab.txt            the vocabulary; characters.json: the alphabet, unless that is bytes
-        model.safetensors    weights, by the names of the sublayers
-        optimizer.safetensors, progress.json     what resuming takes; the arrays of the progress are in the former
-      names.json             {"best": 8000, "final": 24180}
+      24180/                     named by its step
+        config.json              the model's configuration, the version of the format, and the
+                                 settings of its training
+        vocab.txt                the vocabulary
+        characters.json          the alphabet, unless that is bytes
+        model.safetensors        weights, by the names of the sublayers
+        progress.json            what resuming takes
+        optimizer.safetensors    what resuming takes; it has the arrays of the progress, too
+      names.json                 {"best": 8000, "final": 24180}
 
-A folder is written under a temporary name, synced and renamed. None is ever changed. Only the files of a model are ever
-deleted: others in a folder, and links to folders, are the user's.
+A folder is written under a temporary name, synced and renamed. None is ever changed. Only the files
+of a model are ever deleted: others in a folder, and links to folders, are the user's.
 """
 
 import shutil
@@ -26,14 +31,13 @@ from elmo_core.messages import UserError, join_names
 from elmo_core.text.characters import CodePoints
 
 FORMAT_VERSION = 2
-CONFIG, VOCABULARY, CHARACTERS, WEIGHTS = (
-    "config.json",
-    "vocab.txt",
-    "characters.json",
-    "model.safetensors",
-)
-OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
-FILES = CONFIG, VOCABULARY, CHARACTERS, WEIGHTS, OPTIMIZER, PROGRESS
+CONFIG = "config.json"
+VOCABULARY = "vocab.txt"
+CHARACTERS = "characters.json"
+WEIGHTS = "model.safetensors"
+OPTIMIZER = "optimizer.safetensors"
+PROGRESS = "progress.json"
+FILES = (CONFIG, VOCABULARY, CHARACTERS, WEIGHTS, OPTIMIZER, PROGRESS)
 NAMES = "names.json"
 
 
@@ -46,37 +50,46 @@ def save_model(
     advice: str = "",
     overwrite: bool = False,
 ) -> None:
-    """Write a model as a new folder, which appears when it is complete. Raises unless the weights are finite.
+    """Write a model as a new folder, which appears when it is complete.
 
-    config: an `ELMoConfig`. weights: arrays of NumPy or Paddle. training: its settings, and optimizer and progress as in
-    `save_training`. advice: what to do if weights are not finite. overwrite: replaces the model in this folder.
+    Raises unless the weights are finite.
+    config: an `ELMoConfig`. weights: arrays of NumPy or Paddle. training: its settings, and
+    optimizer and progress as in `save_training`. advice: what to do if weights are not finite.
+    overwrite: replaces the model in this folder.
     """
     arrays = {name: np.asarray(array) for name, array in weights.items()}
-    if names := [
-        name
-        for name, x in arrays.items()
-        if not np.isfinite([x.min(initial=0), x.max(initial=0)]).all()
-    ]:
+    names = [name for name, array in arrays.items() if not _is_finite(array)]
+    if names:
         dtype = arrays[names[0]].dtype
         raise UserError(
-            f"{folder} is not saved: weights are not finite in {dtype}: {join_names(names, 3)}. {advice}"
+            f"{folder} is not saved: weights are not finite in {dtype}: "
+            f"{join_names(names, 3)}. {advice}"
         )
-    settings, *states = training or [None]
+    values = {"model": config.to_dict()}
     with disk.atomic_folder(folder, overwrite) as temporary:
-        save_config(
-            temporary, {"model": config.to_dict(), **({"training": settings} if training else {})}
-        )
+        if training:
+            settings, optimizer, progress = training
+            values["training"] = settings
+            save_training(temporary, optimizer, progress)
+        save_config(temporary, values)
         if vocabulary:
             save_vocabulary(temporary, vocabulary)
-        if states:
-            save_training(temporary, *states)
         write_tensors(temporary / WEIGHTS, arrays)
 
 
+def _is_finite(array: np.ndarray) -> bool:
+    """Tell whether all values are finite, without an array of booleans."""
+    return bool(np.isfinite([array.min(initial=0), array.max(initial=0)]).all())
+
+
 def save_training(folder: Path, optimizer: Mapping[str, Any], progress: Mapping[str, Any]) -> None:
-    """Write what resuming takes. optimizer: {name: array}. progress: what JSON can hold, and arrays."""
+    """Write what resuming takes.
+
+    optimizer: {name: array}. progress: what JSON can hold, and arrays.
+    """
     arrays, values = split_arrays(progress)
-    arrays |= {name: np.asarray(array) for name, array in optimizer.items()}
+    for name, array in optimizer.items():
+        arrays[name] = np.asarray(array)
     disk.write_json(folder / PROGRESS, values)
     write_tensors(folder / OPTIMIZER, arrays, {PROGRESS: disk.sha256(folder / PROGRESS)})
 
@@ -91,7 +104,8 @@ def load_training(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     path = folder / PROGRESS
     if not path.exists():
         raise UserError(
-            f"{folder} has only weights, and no training to resume. `finetune_from` starts from them."
+            f"{folder} has only weights, and no training to resume. "
+            "`finetune_from` starts from them."
         )
     disk.check_input(path, "the progress of a training")  # not a pipe, which would be read for ever
     arrays, metadata = read_tensors(folder / OPTIMIZER)
@@ -110,9 +124,8 @@ def load_training(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 def save_config(folder: Path, config: Mapping[str, Any]) -> None:
     """Write `config` and the version of the format to the folder's config.json."""
-    disk.write_json(
-        folder / CONFIG, {"format_version": FORMAT_VERSION, **config}, indent=2, allow_nan=False
-    )
+    values = {"format_version": FORMAT_VERSION, **config}
+    disk.write_json(folder / CONFIG, values, indent=2, allow_nan=False)
 
 
 def load_config(folder: Path) -> dict[str, Any]:
@@ -123,9 +136,8 @@ def load_config(folder: Path) -> dict[str, Any]:
         elmo = config.get("elmo")
         advice = "It has no ELMo."
         if isinstance(elmo, str):
-            advice = (
-                f"Its ELMo is {folder / elmo if (folder / elmo).is_dir() else elmo}: name that."
-            )
+            own = folder / elmo
+            advice = f"Its ELMo is {own if own.is_dir() else elmo}: name that."
         raise UserError(f"{folder} holds a trained {config['task']}, expected an ELMo. {advice}")
     version = config.pop("format_version", None)
     if type(version) is not int:
@@ -133,11 +145,9 @@ def load_config(folder: Path) -> dict[str, Any]:
             f"{path} is not of an ELMo model: it has no format_version. Name the folder of a model."
         )
     if version != FORMAT_VERSION:
-        advice = (
-            "Upgrade."
-            if version > FORMAT_VERSION
-            else f"Convert its weights: {command_line('convert.py import FILE.pdparams')}"
-        )
+        advice = "Upgrade."
+        if version < FORMAT_VERSION:
+            advice = f"Convert its weights: {command_line('convert.py import FILE.pdparams')}"
         raise UserError(f"{path}: format_version is {version}, expected {FORMAT_VERSION}. {advice}")
     return config
 
@@ -161,24 +171,29 @@ def is_own(folder: Path) -> bool:
 
 
 def resolve(path: str | Path) -> Path:
-    """Return the folder of a model, given by itself, or by the folder of a run (the latest) and a step or name in it.
+    """Return the folder of a model.
 
-    As in the published scripts, `checkpoints/10000.pdparams` is the same as `checkpoints/10000`.
+    path: the folder itself; that of a run, for its latest model; or, in that of a run, a step or a
+    name. As in the published scripts, `checkpoints/10000.pdparams` is `checkpoints/10000`.
     """
     path = disk.user_path(path)
     if path.is_file():
         raise UserError(
-            f"{path} is a file, expected a model's folder. `{command_line('convert.py import')}` converts "
-            "those of other programs."
+            f"{path} is a file, expected a model's folder. "
+            f"`{command_line('convert.py import')}` converts those of other programs."
         )
     if path.suffix == ".pdparams":
         path = path.with_suffix("")
-    run, candidates = path.parent, [path, *(path / str(step) for step in steps(path)[-1:])]
-    if not any(map(exists, candidates)) and steps(run):
-        named = read_names(run).get(path.name)
-        candidates.append(run / str(named))
-    for folder in filter(exists, candidates):
-        return folder
+    if exists(path):
+        return path
+    own_steps = steps(path)
+    if own_steps:
+        return path / str(own_steps[-1])
+    run = path.parent
+    if steps(run):
+        named = run / str(read_names(run).get(path.name))
+        if exists(named):
+            return named
     if (path / CONFIG).is_file():
         load_config(path)  # raises if it is the folder of a task
     raise UserError(f"{path}: there is no model. {_available(path if path.is_dir() else run)}.")
@@ -196,7 +211,8 @@ def is_step(name: str) -> bool:
 
 def read_names(run: Path) -> dict[str, int]:
     """Return the steps of a run's named checkpoints: `best` and `final`."""
-    path, expected = run / NAMES, "an object of names of checkpoints and their steps"
+    path = run / NAMES
+    expected = "an object of names of checkpoints and their steps"
     names = disk.read_json(path, expected) if path.is_file() else {}
     if not all(type(step) is int for step in names.values()):
         raise UserError(f"{path}: found {names!r:.60}, expected {expected}.")
@@ -216,7 +232,10 @@ def prune(run: Path, keep: int) -> None:
 
 
 def delete(folder: Path) -> None:
-    """Delete a model: its folder or, if that has files of others, only its own files. A link to a folder stays."""
+    """Delete a model: its folder or, if that has files of others, only its own files.
+
+    A link to a folder stays.
+    """
     if folder.is_symlink():
         return
     if is_own(folder):
@@ -225,15 +244,20 @@ def delete(folder: Path) -> None:
         (hidden / WEIGHTS).unlink()  # first, or the rest could be taken for a model
         shutil.rmtree(hidden)
         return
-    for path in map(folder.joinpath, (WEIGHTS, *FILES)):
+    for name in [WEIGHTS, *FILES]:
+        path = folder / name
         if not path.is_dir():
             path.unlink(missing_ok=True)
 
 
 def _available(run: Path) -> str:
-    """List, for an error message, the checkpoints in a folder, or else its subfolders that are models or have some."""
-    if available := steps(run):
-        return f"{run} has {join_names([*map(str, available), *read_names(run)])}"
+    """List, for an error message, the checkpoints in a folder.
+
+    If it has none, list its subfolders that are models or have some.
+    """
+    available = [str(step) for step in steps(run)]
+    if available:
+        return f"{run} has {join_names(available + list(read_names(run)))}"
     folders = [str(folder) for folder in sorted(run.glob("*")) if steps(folder) or _is_elmo(folder)]
     found = f"There are some in {join_names(folders)}" if folders else f"{run.resolve()} has none"
     return f"{found}; `{command_line('convert.py list')}` shows those with a name"
@@ -253,9 +277,10 @@ def check_shapes(
     """Raise a UserError about `source` unless the weights have the expected names and shapes."""
     shapes = {name: tuple(shape) for name, shape in expected.items()}
     found = {name: array.shape for name, array in weights.items()}
-    if different := [name for name in {**shapes, **found} if shapes.get(name) != found.get(name)]:
-        faults = [
-            f"{name} is {found.get(name, 'missing')}, expected {shapes.get(name, 'none')}"
-            for name in different
-        ]
+    faults = []
+    for name in {**shapes, **found}:
+        if shapes.get(name) != found.get(name):
+            shape = found.get(name, "missing")
+            faults.append(f"{name} is {shape}, expected {shapes.get(name, 'none')}")
+    if faults:
         raise UserError(f"{source}: the weights do not match the model: {join_names(faults)}.")

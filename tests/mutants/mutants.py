@@ -897,8 +897,8 @@ FORMATS = [
     Mutant(
         name="checkpoint-of-finite-weights",
         file="elmo_core/weights/checkpoint.py",
-        old="np.isfinite([x.min(initial=0), x.max(initial=0)]).all()",
-        new="np.isfinite([x.min(initial=0)]).all()",
+        old="np.isfinite([array.min(initial=0), array.max(initial=0)]).all()",
+        new="np.isfinite([array.min(initial=0)]).all()",
         tests="tests/library/test_checkpoint.py",
     ),
     Mutant(
