@@ -9,23 +9,27 @@
     python convert.py export checkpoints/10000 --output DIR
     python convert.py half checkpoints/10000 --output DIR
 
-list, the default, shows the published models, then the ready-made taggers and parsers. Some of the former are bundled with
-the library. The others are downloaded by get, or when their name is given instead of a checkpoint to a script, ELMo(...) or
-ELMoEmbedder(...), and cached in $ELMO_HOME/models (default: ~/.cache/elmo/models). ELMO_MIRROR=https://mirror.example/elmo
-replaces https://host/path by https://mirror.example/elmo/host/path. Without a network, give the downloaded files, their
+list, the default, shows the published models, then the ready-made taggers and parsers. Some of the
+former are bundled with the library. The others are downloaded by get, or when their name is given
+instead of a checkpoint to a script, ELMo(...) or ELMoEmbedder(...), and cached in $ELMO_HOME/models
+(default: ~/.cache/elmo/models). ELMO_MIRROR=https://mirror.example/elmo replaces https://host/path
+by https://mirror.example/elmo/host/path. Without a network, give the downloaded files, their
 folder, or the archive, to --from.
 
 import reads these formats, and recognises them by the names of the files:
 
-    bilm-tf    options.json and .hdf5, in which bilm-tf, AllenNLP and simple_elmo publish; with --vocab also the softmax
-    tensorflow a checkpoint of bilm-tf's training, or an unpacked module of TensorFlow Hub, such as google/elmo
+    bilm-tf    options.json and .hdf5, in which bilm-tf, AllenNLP and simple_elmo publish; with
+               --vocab also the softmax
+    tensorflow a checkpoint of bilm-tf's training, or an unpacked module of TensorFlow Hub, such as
+               google/elmo
     manylangs  config.json, encoder.pkl and token_embedder.pkl of ELMoForManyLangs
-    fluid      the parameter folder of PaddlePaddle's ELMo for Fluid 1.4, a word model; needs --vocab
+    fluid      the parameter folder of PaddlePaddle's ELMo for Fluid 1.4, a word model; needs
+               --vocab
     paddle     a .pdparams file of PaddleNLP's ELMo example, with its words (--vocab); or of
                paddle.save(bilm.state_dict(), FILE), next to the model's config.json and vocab.txt
 
-export writes the files of bilm-tf. half rounds a checkpoint's weights to float16, which halves the file. They are loaded as
-float32. DIR must be new or empty; it appears when the model is complete.
+export writes the files of bilm-tf. half rounds a checkpoint's weights to float16, which halves the
+file. They are loaded as float32. DIR must be new or empty; it appears when the model is complete.
 """
 
 import argparse
@@ -43,6 +47,9 @@ from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import bilm_tf, checkpoint, formats, model_files, published
 from elmo_tasks.ready import ready_made
 
+PUBLISHED_COLUMNS = ("name", "format", "language", "text", "size", "licence", "installed")
+READY_MADE_COLUMNS = ("ready-made", "task", "ELMo", "language", "test score", "size")
+
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
@@ -55,24 +62,35 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     get = commands.add_parser("get", help="download a published model")
     get.add_argument("name", metavar="NAME", help="a name shown by list")
-    local_files = "files downloaded in advance, their folder, or the archive"
     get.add_argument(
-        "--from", dest="local_files", **arguments.FILE, nargs="+", default=[], help=local_files
+        "--from",
+        dest="local_files",
+        **arguments.FILE,
+        nargs="+",
+        default=[],
+        help="files downloaded in advance, their folder, or the archive",
     )
-
-    def command(name: str, help: str) -> argparse.ArgumentParser:
-        subparser = commands.add_parser(name, help=help)
-        subparser.add_argument("--output", **arguments.DIR, required=True, help="a new folder")
-        return subparser
-
-    importer = command("import", "convert another program's model to a checkpoint")
-    paths = "the model's files, or a folder or archive with them"
-    importer.add_argument("paths", type=Path, nargs="+", metavar="PATH", help=paths)
-    vocab = "words of the softmax, or of a word model (default: a vocab*.txt among the files)"
-    importer.add_argument("--vocab", **arguments.FILE, help=vocab)
-    export = command("export", "convert a checkpoint to options.json, weights.hdf5 and vocab.txt")
+    importer = commands.add_parser("import", help="convert another program's model to a checkpoint")
+    importer.add_argument("--output", **arguments.DIR, required=True, help="a new folder")
+    importer.add_argument(
+        "paths",
+        type=Path,
+        nargs="+",
+        metavar="PATH",
+        help="the model's files, or a folder or archive with them",
+    )
+    importer.add_argument(
+        "--vocab",
+        **arguments.FILE,
+        help="words of the softmax, or of a word model (default: a vocab*.txt among the files)",
+    )
+    export = commands.add_parser(
+        "export", help="convert a checkpoint to options.json, weights.hdf5 and vocab.txt"
+    )
+    export.add_argument("--output", **arguments.DIR, required=True, help="a new folder")
     export.add_argument("checkpoint", **arguments.COMMON["init_from_ckpt"])
-    half = command("half", "round a checkpoint to float16, half the size")
+    half = commands.add_parser("half", help="round a checkpoint to float16, half the size")
+    half.add_argument("--output", **arguments.DIR, required=True, help="a new folder")
     half.add_argument("checkpoint", **arguments.COMMON["init_from_ckpt"])
     return parser.parse_args(argv)
 
@@ -82,75 +100,101 @@ def main(argv: Sequence[str] | None = None) -> None:
     if "output" in args:
         disk.check_output_folder("--output", args.output)
     commands = {
-        "list": show_published,
-        "get": lambda args: print(published.install(args.name, args.local_files)),
+        "list": show_models,
+        "get": get_published,
+        "import": import_model,
+        "export": export_bilm,
+        "half": write_half,
     }
-    commands |= {"import": import_model, "export": export_bilm, "half": write_half}
     commands[args.command](args)
 
 
-def show_published(args: argparse.Namespace) -> None:
-    rows = [("name", "format", "language", "text", "size", "licence", "installed")]
-    if not (models := published.models(args.language)):
+def show_models(args: argparse.Namespace) -> None:
+    """Print tables of the published and of the ready-made models."""
+    models = published.models(args.language)
+    if not models:
         raise UserError(
             f"No published model is listed for {args.language}. Without --language, list shows all."
         )
-    for model in models:
-        fields = (model.name, model.format, model.language, model.text, model.size, model.licence)
-        rows.append((*fields, "yes" * model.is_installed))
-    print_table(rows)
-    rows = [("ready-made", "task", "ELMo", "language", "test score", "size")]
+    print_table([PUBLISHED_COLUMNS, *(published_row(model) for model in models)])
+    rows = ready_made_rows(models)
+    if rows:
+        print()
+        print_table([READY_MADE_COLUMNS, *rows])
+
+
+def published_row(model: published.PublishedModel) -> tuple[str, ...]:
+    return (
+        model.name,
+        model.format,
+        model.language,
+        model.text,
+        model.size,
+        model.licence,
+        "yes" if model.is_installed else "",
+    )
+
+
+def ready_made_rows(models: Sequence[published.PublishedModel]) -> list[tuple[str, ...]]:
+    """List the ready-made taggers and parsers over these models."""
+    languages = {model.name: model.language for model in models}
+    rows = []
     for folder in ready_made():
         values = disk.read_json(folder / checkpoint.CONFIG, "the settings of a trained model")
-        size = sum(file.stat().st_size for file in folder.iterdir())
-        for model in models:
-            if model.name == values["elmo"]:
-                score = values["scores"]["summary"]["test"].strip()
-                rows.append(
-                    (
-                        folder.name,
-                        values["task"],
-                        model.name,
-                        model.language,
-                        score,
-                        f"{size / 1e6:.1f} MB",
-                    )
+        elmo = values["elmo"]
+        if elmo in languages:
+            size = sum(file.stat().st_size for file in folder.iterdir())
+            rows.append(
+                (
+                    folder.name,
+                    values["task"],
+                    elmo,
+                    languages[elmo],
+                    values["scores"]["summary"]["test"].strip(),
+                    f"{size / 1e6:.1f} MB",
                 )
-    if len(rows) > 1:
-        print()
-        print_table(rows)
+            )
+    return rows
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    """Print rows in columns as wide as their widest cell."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:
-        print(
-            "  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip()
-        )
+        cells = [f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)]
+        print("  ".join(cells).rstrip())
+
+
+def get_published(args: argparse.Namespace) -> None:
+    """Install a published model and print its folder."""
+    print(published.install(args.name, args.local_files))
 
 
 def import_model(args: argparse.Namespace) -> None:
     """Convert another program's model to a checkpoint."""
+    parents = args.output.absolute().parents
     # archives are unpacked on the disk of the output
-    parent = next(folder for folder in args.output.absolute().parents if folder.exists())
+    parent = next(folder for folder in parents if folder.exists())
     config, params, vocabulary = formats.read_foreign(args.paths, parent, args.vocab)
-    log.info(f"read          {', '.join(map(str, args.paths))}")
+    paths = ", ".join(str(path) for path in args.paths)
+    log.info(f"read          {paths}")
     write_checkpoint(args.output, config, params, vocabulary)
 
 
 def export_bilm(args: argparse.Namespace) -> None:
+    """Convert a checkpoint to the files of bilm-tf."""
     _, config, params, vocabulary = model_files.read_model(args.checkpoint, softmax=None)
     describe(config, params)
     with disk.atomic_folder(args.output) as folder:
         bilm_tf.write_bilm_tf(folder, config, params)
         if vocabulary:
             checkpoint.save_vocabulary(folder, vocabulary)
-    log.info(
-        f"saved         {', '.join(sorted(path.name for path in args.output.iterdir()))} in {args.output}"
-    )
+    names = sorted(path.name for path in args.output.iterdir())
+    log.info(f"saved         {', '.join(names)} in {args.output}")
 
 
 def write_half(args: argparse.Namespace) -> None:
+    """Round a checkpoint to float16."""
     _, config, params, vocabulary = model_files.read_model(args.checkpoint, softmax=None)
     with np.errstate(over="ignore"):  # save_model checks the result
         params = {name: array.astype(np.float16) for name, array in params.items()}
@@ -170,15 +214,15 @@ def write_checkpoint(
 
 
 def describe(config: ELMoConfig, params: Mapping[str, np.ndarray]) -> None:
-    sizes = f"{config.n_layers} layers, P {config.projection_dim}, H {config.cell_dim}"
-    output = (
-        f"softmax of {config.vocab_size:,} words"
-        if "softmax.weight" in params
-        else "no softmax: vectors only"
-    )
+    """Log the sizes of a model."""
     n_parameters = sum(weight.size for weight in params.values())
+    output = "no softmax: vectors only"
+    if "softmax.weight" in params:
+        output = f"softmax of {config.vocab_size:,} words"
     log.info(
-        f"model         {config.input} input, {sizes}, {n_parameters:,} parameters, {output}; see config.json"
+        f"model         {config.input} input, {config.n_layers} layers, "
+        f"P {config.projection_dim}, H {config.cell_dim}, {n_parameters:,} parameters, "
+        f"{output}; see config.json"
     )
 
 
