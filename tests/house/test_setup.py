@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from environments import make_environment
+from environments import make_environment, run
 from project import PROJECT
 
 
@@ -77,8 +77,8 @@ def finds(project: Path, name: str = "elmo") -> bool:
     """Whether a script in another folder finds a module of the project."""
     script = project.parent / "mine.py"
     script.write_text(f"import {name}")
-    command = [project / ".venv" / "bin" / "python", script]
-    return subprocess.run(command, cwd="/", capture_output=True, check=False).returncode == 0
+    done = run(project / ".venv" / "bin" / "python", script, cwd="/")
+    return done.returncode == 0
 
 
 def test_a_script_in_another_folder_finds_the_library(project):

@@ -155,11 +155,11 @@ def test_the_command_runs_the_scripts(programs, own_folder):
     Path("train.txt").write_text("The B-NP\ncat I-NP\nsat O\n\n" * 20, encoding="utf-8")
     elmo = programs / "elmo"
     train = "tag train --train_file=train.txt --save_dir=tagger --init_from_ckpt=none --lr=0.01"
-    done = run(elmo, *train.split(), "--epochs=3")
+    done = run(elmo, *train.split(), "--epochs=3", path=".")
     assert done.returncode == 0, done.stderr
     done = run(elmo, "tag", "predict", "--model_dir=tagger", "--lang=en", input="The cat sat\n")
     assert done.stdout == "The\tB-NP\ncat\tI-NP\nsat\tO\n\n", done.stderr
-    assert "\nzh-gsd" in run(elmo, "models").stdout
+    assert "\nzh-gsd" in run(elmo, "models", path=".").stdout
     done = run(elmo, "fintune")
     assert done.returncode == 2 and "did you mean finetune?" in done.stderr
     done = run(elmo, "eval", "--init_from_ckpt=none", "--dev_data_path=train.txt")
@@ -180,6 +180,7 @@ def test_help_names_the_commands(programs, own_folder):
     for name in command.COMMANDS:
         text = run(programs / "elmo", name, "--help").stdout
         assert f"usage: elmo {name} " in text and f"\n    elmo {name} " in text
+        assert "docs/" not in text, "a wheel has no pages"
         assert not re.search(r"python (?!exported/)\w+\.py", text)
         launched = [Path(path) for path in re.findall(r"launch .* (\S+\.py)", text)]
         assert len(launched) == {"pretrain": 2, "eval": 1, "surprisal": 1, "embed": 1}.get(name, 0)

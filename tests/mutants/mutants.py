@@ -1921,6 +1921,37 @@ USERS_FILES_AND_OBJECTS = [
     ),
 ]
 
+INSTALLATION = [
+    Mutant(
+        name="scripts-before-a-users-modules",
+        file="elmo_core/command.py",
+        old="sys.path.insert(0, str(SCRIPTS))",
+        new="sys.path.append(str(SCRIPTS))",
+        tests="tests/house/test_wheel.py::test_the_command_runs_the_scripts",
+    ),
+    Mutant(
+        name="commands-of-an-editable-installation",
+        file="elmo_core/command.py",
+        old="    has_command = True",
+        new="    has_command = False",
+        tests="tests/house/test_wheel.py::test_the_command_runs_the_scripts",
+    ),
+    Mutant(
+        name="wheel-without-earlier-builds",
+        file="setup.py",
+        old="        shutil.rmtree(self.build_lib, ignore_errors=True)\n",
+        new="        Path(self.build_lib).mkdir(parents=True, exist_ok=True)\n",
+        tests="tests/house/test_wheel.py::test_the_wheel_holds_the_library_and_the_scripts_in_a_folder",
+    ),
+    Mutant(
+        name="environment-of-another-copy",
+        file="setup.sh",
+        old='[ "$venv" != .venv ] || [ -L .venv ]',
+        new='[ "$venv" != .venv ]',
+        tests="tests/house/test_setup.py::test_other_environments_do_not_get_the_project",
+    ),
+]
+
 MUTANTS = [
     *LOSSES,
     *STREAMS,
@@ -1938,4 +1969,5 @@ MUTANTS = [
     *TASKS,
     *TAGGING,
     *USERS_FILES_AND_OBJECTS,
+    *INSTALLATION,
 ]
