@@ -36,12 +36,18 @@ def best_of(folder: Path) -> tuple[int, float]:
 def scores(monkeypatch, perplexities) -> None:
     """Evaluations find these perplexities."""
     losses = iter(np.log(perplexities))
-    monkeypatch.setattr(run, "evaluate", lambda *_: Score(-(loss := float(next(losses))), -loss, 1))
+
+    def evaluate(*_):
+        log_probability = -float(next(losses))
+        return Score(log_probability, log_probability, 1)
+
+    monkeypatch.setattr(run, "evaluate", evaluate)
 
 
 def poison(monkeypatch, at: int) -> None:
     """A weight becomes not a number in the step."""
-    average, steps = Ranks.average_gradients, itertools.count(1)
+    average = Ranks.average_gradients
+    steps = itertools.count(1)
 
     def poisoned(ranks, weights, request):
         if next(steps) == at:

@@ -18,11 +18,22 @@ assert [ranks.any(flag) for flag in (False, rank == 1, True)] == [False, True, T
 assert ranks.gather({"rank": rank, "array": np.full(3, rank)})[1]["array"].tolist() == [1, 1, 1]
 
 # rank 0 works, the other hears from it all the time, and both get the result or the error
-heard, any_rank = [], ranks.any
-ranks.any = lambda flag: heard.append(time.monotonic()) or any_rank(flag)
-assert ranks.run_on_main(
-    lambda: (time.sleep(3 * HEARTBEAT_SECONDS), rank, paddle.get_device())[1:]
-) == (0, "cpu")
+heard = []
+any_rank = ranks.any
+
+
+def heard_any(flag: bool) -> bool:
+    heard.append(time.monotonic())
+    return any_rank(flag)
+
+
+def work_slowly() -> tuple[int, str]:
+    time.sleep(3 * HEARTBEAT_SECONDS)
+    return rank, paddle.get_device()
+
+
+ranks.any = heard_any
+assert ranks.run_on_main(work_slowly) == (0, "cpu")
 with precision.temporarily("bfloat16"):
     assert ranks.run_on_all(precision.current) == ["bfloat16"] * 2
 assert len(heard) >= 3 and max(np.diff(heard)) < 10  # gloo gives up on who is silent for 30 seconds
@@ -48,10 +59,9 @@ else:
 paddle.seed(rank)
 weights = paddle.nn.Linear(3, 2).parameters()
 ranks.broadcast_weights(weights)
-assert all(
-    np.array_equal(*pair)
-    for pair in zip(*ranks.gather([weight.numpy() for weight in weights]), strict=True)
-)
+own, others = ranks.gather([weight.numpy() for weight in weights])
+for one, other in zip(own, others, strict=True):
+    np.testing.assert_array_equal(one, other)
 
 # gradients sent in bfloat16: rounded to 8 bits, and averages in float32
 ranks.exchange = "bfloat16"

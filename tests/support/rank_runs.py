@@ -12,12 +12,18 @@ import runs
 
 from elmo_core.training.ranks import Ranks
 
-models, share = [], Ranks.broadcast_weights
-Ranks.broadcast_weights = lambda ranks, weights: models.append(weights) or share(ranks, weights)
+models = []
+share = Ranks.broadcast_weights
+
+
+def keep_and_share(ranks: Ranks, weights: list) -> None:
+    models.append(weights)
+    share(ranks, weights)
+
+
+Ranks.broadcast_weights = keep_and_share
 for argv, stop_at in json.loads(sys.argv[1]):
     runs.pretrain(argv, stop_at)
-    folder = dict(flag.lstrip("-").split("=") for flag in argv if "=" in flag)["save_dir"]
-    np.savez(
-        f"{folder}.rank{os.environ['PADDLE_TRAINER_ID']}.npz",
-        *(weight.numpy() for weight in models[-1]),
-    )
+    values = dict(flag.lstrip("-").split("=") for flag in argv if "=" in flag)
+    weights = [weight.numpy() for weight in models[-1]]
+    np.savez(f"{values['save_dir']}.rank{os.environ['PADDLE_TRAINER_ID']}.npz", *weights)

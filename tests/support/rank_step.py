@@ -37,22 +37,23 @@ def step(ranks: Ranks, kind: str, optimizer_name: str, n_candidates: int) -> dic
         ranks.average_gradients(bilm.parameters())
         losses = ranks.sum([float(loss) / ranks.size for loss in losses])
         values[f"losses {number}"] = np.array(losses)
-        values |= {
-            f"gradient {number} {name}": tiny.dense_gradient(w)
-            for name, w in bilm.named_parameters()
-        }
+        for name, weight in bilm.named_parameters():
+            values[f"gradient {number} {name}"] = tiny.dense_gradient(weight)
         optimizer.step()
         optimizer.clear_grad()
-    values |= {f"weight {name}": weight.numpy() for name, weight in bilm.named_parameters()}
-    return values | {f"optimizer {name}": value for name, value in optimizer.state_dict().items()}
+    for name, weight in bilm.named_parameters():
+        values[f"weight {name}"] = weight.numpy()
+    for name, value in optimizer.state_dict().items():
+        values[f"optimizer {name}"] = value
+    return values
 
 
 paddle.set_device("cpu")
-all_ranks, everything = Ranks(), {}
-for one in KINDS:
-    for name, n in (("adagrad", 20), ("adam", 20), ("adagrad", 0)):
-        everything |= {
-            f"{one} {name} {n} {key}": array for key, array in step(all_ranks, one, name, n).items()
-        }
+all_ranks = Ranks()
+everything = {}
+for kind_name in KINDS:
+    for optimizer, n in (("adagrad", 20), ("adam", 20), ("adagrad", 0)):
+        for key, array in step(all_ranks, kind_name, optimizer, n).items():
+            everything[f"{kind_name} {optimizer} {n} {key}"] = array
 if all_ranks.is_main:
     np.savez(sys.argv[1], **everything)

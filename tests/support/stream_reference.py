@@ -24,11 +24,15 @@ UNKNOWN = ("unknown", "😀", "x" * 60)
 
 
 def write_text(path: Path, n: int, seed: int) -> list[list[str]]:
-    """Sentences of known and unknown words with blank lines between them; a list of the lines' words."""
+    """Write sentences of known and unknown words with blank lines between them.
+
+    Returns the words of each line.
+    """
     generator = random.Random(seed)
     words = (*tiny.WORDS[3:], *UNKNOWN)
     lines = [generator.choices(words, k=generator.randrange(1, 9)) for _ in range(n)]
-    lines[2:2], lines[7:7] = [[]], [[], []]
+    lines.insert(2, [])
+    lines[7:7] = [[], []]
     path.write_text("\n".join(" ".join(line) for line in lines) + "\n", encoding="utf-8")
     return lines
 
@@ -40,9 +44,8 @@ def steps(sentences: list[list[str]], direction: str) -> list[tuple[str, int]]:
     pairs = []
     for sentence in sentences:
         words = sentence if direction == "forward" else sentence[::-1]
-        pairs += zip(
-            [begin, *words], [ids.get(word, UNK_ID) for word in (*words, end)], strict=True
-        )
+        targets = [ids.get(word, UNK_ID) for word in [*words, end]]
+        pairs += zip([begin, *words], targets, strict=True)
     return pairs
 
 
@@ -51,13 +54,12 @@ def log_probabilities(
 ) -> np.ndarray:
     """Of each step of a row that begins in the zero state."""
     vectors = [reference.token_vectors(weights, [word for word, _ in row])]
-    outputs, _ = reference.run_layers(
-        weights, direction, vectors, reference.start_state(weights, 1)[direction]
-    )
-    pairs = zip(outputs[-1][0], row, strict=True)
-    return np.array(
-        [-reference.full_softmax_loss(h, weights.softmax, target) for h, (_, target) in pairs]
-    )
+    zero_state = reference.start_state(weights, 1)[direction]
+    outputs, _ = reference.run_layers(weights, direction, vectors, zero_state)
+    losses = []
+    for h, (_, target) in zip(outputs[-1][0], row, strict=True):
+        losses.append(reference.full_softmax_loss(h, weights.softmax, target))
+    return -np.array(losses)
 
 
 def log_probability(

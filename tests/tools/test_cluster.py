@@ -25,11 +25,9 @@ class Machine:
     """A network namespace with one interface."""
 
     def __init__(self, k: int):
-        self.address, self.name, self.interface = (
-            ADDRESSES[k],
-            f"elmo{os.getpid()}-{k}",
-            f"v{os.getpid()}-{k}",
-        )
+        self.address = ADDRESSES[k]
+        self.name = f"elmo{os.getpid()}-{k}"
+        self.interface = f"v{os.getpid()}-{k}"
         ip("netns", "add", self.name)
         ip("-n", self.name, "link", "set", "lo", "up")
 
@@ -38,23 +36,18 @@ class Machine:
         ip("-n", self.name, "link", "set", self.interface, "up")
 
     def launch(self, folder: Path, argv: list[str]) -> subprocess.Popen:
-        """Start run_pretrain.py with Paddle's launcher, as one of two machines. The output is FOLDER/workerlog.0."""
-        launcher = f"-m paddle.distributed.launch --nnodes 2 --nproc_per_node 1 --master {ADDRESSES[0]}:8200".split()
+        """Start run_pretrain.py with Paddle's launcher, as one of two machines.
+
+        The output is FOLDER/workerlog.0.
+        """
+        launcher = ["-m", "paddle.distributed.launch", "--nnodes", "2", "--nproc_per_node", "1"]
+        launcher += ["--master", f"{ADDRESSES[0]}:8200"]
         options = ["--host", self.address, "--log_dir", str(folder)]
         folder.mkdir()
         with (folder / "launcher").open("w", encoding="utf-8") as file:
+            on_machine = ["ip", "netns", "exec", self.name, sys.executable]
             process = subprocess.Popen(
-                [
-                    "ip",
-                    "netns",
-                    "exec",
-                    self.name,
-                    sys.executable,
-                    *launcher,
-                    *options,
-                    "run_pretrain.py",
-                    *argv,
-                ],
+                [*on_machine, *launcher, *options, "run_pretrain.py", *argv],
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 cwd=runs.PROJECT,

@@ -163,10 +163,12 @@ def test_sentences_can_be_left_out_and_texts_compressed(model, text, whole, tmp_
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_text(model, tmp_path):
-    """Compare the peak for 18,000 lines, whose vectors take 90 MB, with that for 3,000. HDF5 keeps up to 32 MB."""
-    lines = (
-        text_of(tmp_path, n=500, longest=60).read_text(encoding="utf-8").splitlines(keepends=True)
-    )
+    """Compare the peak for 18,000 lines, whose vectors take 90 MB, with that for 3,000.
+
+    HDF5 keeps up to 32 MB.
+    """
+    source = text_of(tmp_path, n=500, longest=60)
+    lines = source.read_text(encoding="utf-8").splitlines(keepends=True)
     peaks = []
     for times in (6, 36):
         text, output = tmp_path / f"{times}.txt", tmp_path / "output"

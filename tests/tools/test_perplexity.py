@@ -28,7 +28,10 @@ def text(tmp_path_factory):
 def log_probability_in_rows(
     weights, sentences, n_rows: int, direction: str, part: int, warm_up: int
 ) -> float:
-    """Sum over all predictions, if rows take parts of the text in turn and read the last steps before each unscored."""
+    """Sum over all predictions.
+
+    Rows take parts of the text in turn, and read the last steps before each without scoring them.
+    """
     parts = [[]]
     for sentence in sentences:
         if len(steps(parts[-1], direction)) >= part:
@@ -37,7 +40,8 @@ def log_probability_in_rows(
     read = [steps(part, direction) for part in parts]
     total = 0.0
     for row in range(n_rows):
-        inputs, scored = [], []
+        inputs = []
+        scored = []
         for k in range(row, len(parts), n_rows):
             before = read[k - 1][-warm_up:] if k else []
             inputs += before + read[k]
@@ -57,24 +61,24 @@ def log_probability_sums(
     return [score.forward_sum, score.backward_sum, score.predictions]
 
 
-@pytest.mark.parametrize(
-    ("rows", "unroll_steps"), [(2, 7), (3, 4), (40, 50)]
-)  # the last: more rows than parts
+# the last case has more rows than parts
+@pytest.mark.parametrize(("rows", "unroll_steps"), [(2, 7), (3, 4), (40, 50)])
 def test_rows_take_parts_in_turn_and_read_what_is_before_them(
     text, monkeypatch, rows, unroll_steps
 ):
     monkeypatch.setattr(streams, "PART", 30)
     monkeypatch.setattr(streams, "WARM_UP", 13)
-    bilm, sentences = tiny.random_bilm("float64", **KINDS["word"]), list(filter(None, text[1]))
-    how = tiny.reference_of(bilm), sentences, rows
+    folder, lines = text
+    bilm = tiny.random_bilm("float64", **KINDS["word"])
+    weights = tiny.reference_of(bilm)
+    sentences = [line for line in lines if line]
     expected = [
-        log_probability_in_rows(*how, direction, part=30, warm_up=13)
+        log_probability_in_rows(weights, sentences, rows, direction, part=30, warm_up=13)
         for direction in reference.DIRECTIONS
     ]
     expected.append(sum(len(sentence) + 1 for sentence in sentences))
-    assert log_probability_sums(bilm, Corpus(text[0]), rows, unroll_steps) == pytest.approx(
-        expected, rel=1e-10
-    )
+    sums = log_probability_sums(bilm, Corpus(folder), rows, unroll_steps)
+    assert sums == pytest.approx(expected, rel=1e-10)
 
 
 def test_each_rank_takes_its_share_of_the_rows(text, monkeypatch):

@@ -1,4 +1,7 @@
-"""The progress of a run, as a checkpoint has it: what must be the same on resuming, damage, crafted content."""
+"""The progress of a run, as a checkpoint has it.
+
+What must be the same on resuming; damage; crafted content.
+"""
 
 import json
 import re
@@ -16,12 +19,8 @@ from elmo_core.weights import checkpoint
 pytestmark = pytest.mark.usefixtures("no_fsync")
 
 
-TEXT = {
-    "seed",
-    "train_data_path",
-    "batch_size",
-    "accumulate",
-}  # changes after which the epoch starts again
+# changes after which the epoch starts again
+TEXT = {"seed", "train_data_path", "batch_size", "accumulate"}
 
 
 @pytest.mark.parametrize(
@@ -88,20 +87,18 @@ def test_another_batch_size_starts_the_epoch_again(corpus, tmp_path, messages):
         "optimizer": "adam",
         "warmup_steps": 6,
         "log_freq": 1,
+        "dev_data_path": None,
     }
-    changes |= {"dev_data_path": None}
     argv = runs.flags(corpus, tmp_path, **changes)
     runs.pretrain(argv, stop_at=30)
     runs.pretrain([*argv, "--batch_size=10", "--resume", "--allow_changes"])
     assert "beginning of epoch 1" in messages()
     lines = runs.log_lines(tmp_path, "training")
-    step = 70 / sum(
-        runs.log_lines(tmp_path, "start")[0][name] for name in ("tokens", "sentences")
-    )  # in epochs
+    start = runs.log_lines(tmp_path, "start")[0]
+    step = 70 / (start["tokens"] + start["sentences"])  # in epochs
     assert [line["step"] for line in lines] == list(range(1, len(lines) + 1))
-    assert lines[29]["epoch"] == pytest.approx(15 * step) and lines[30]["epoch"] == pytest.approx(
-        1 + step
-    )
+    assert lines[29]["epoch"] == pytest.approx(15 * step)
+    assert lines[30]["epoch"] == pytest.approx(1 + step)
     assert 2 <= lines[-1]["epoch"] < 2 + step
     rates = np.array([line["learning_rate"] for line in lines]) / 0.001
     np.testing.assert_allclose(rates[:6], np.arange(1, 7) / 6)

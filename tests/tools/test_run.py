@@ -63,7 +63,10 @@ def test_a_resumed_run_equals_one_that_never_stopped(
 
 @pytest.fixture(scope="module")
 def two_ranks(corpus, finished, tmp_path_factory):
-    """Folder of runs on two ranks: of each kind whole-*, and parts-*, whose halves were run by different processes."""
+    """Folder of runs on two ranks: of each kind whole-* and parts-*.
+
+    The halves of parts-* were run by different processes.
+    """
     folder = tmp_path_factory.mktemp("ranks")
 
     def kind(name, input, optimizer, **changes):
@@ -336,18 +339,24 @@ def test_a_short_run_has_at_least_20_lines_in_its_log(corpus, tmp_path):
 
 @pytest.mark.slow
 def test_a_short_run_comes_near_the_best_possible(corpus, tmp_path):
-    """The best possible is the score of the text's source. After 5 steps perplexity is 8 times that, after 300 1.2 times."""
+    """The best possible is the score of the text's source.
+
+    After 5 steps perplexity is 8 times that, after 300 1.2 times.
+    """
     (tmp_path / "train.txt").write_text(
         "\n".join(runs.sentences(3000, seed=5)) + "\n", encoding="utf-8"
     )
     dev = [sentence.split() for sentence in runs.sentences(30, seed=99)]
     (tmp_path / "dev.txt").write_text("\n".join(map(" ".join, dev)) + "\n", encoding="utf-8")
-    best = np.exp(
-        sum(runs.surprise(sentence) for sentence in dev)
-        / sum(len(sentence) + 1 for sentence in dev)
-    )
-    data = {"train_data_path": tmp_path / "train.txt", "dev_data_path": tmp_path / "dev.txt"}
-    data |= {"batch_size": 32, "unroll_steps": 10, "n_negative_samples": 0}
+    loss = sum(runs.surprise(sentence) for sentence in dev)
+    best = np.exp(loss / sum(len(sentence) + 1 for sentence in dev))
+    data = {
+        "train_data_path": tmp_path / "train.txt",
+        "dev_data_path": tmp_path / "dev.txt",
+        "batch_size": 32,
+        "unroll_steps": 10,
+        "n_negative_samples": 0,
+    }
     model = {"cell_dim": 32, "projection_dim": 16, "dropout": 0, "lr": 0.2}
     runs.pretrain(
         runs.flags(corpus, tmp_path / "run", max_steps=300, eval_freq=300, **data, **model)
@@ -359,7 +368,10 @@ def test_a_short_run_comes_near_the_best_possible(corpus, tmp_path):
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_corpus(corpus, tmp_path):
-    """The same number of steps over one file of text, and over fifty like it, each with its own words."""
+    """The same number of steps over one file of text, and over fifty like it.
+
+    Each has its own words.
+    """
     text = runs.sentences(2000, seed=1)
     for k in range(50):
         words = "\n".join(f"{sentence} only{k}x{i}" for i, sentence in enumerate(text)) + "\n"
@@ -372,15 +384,10 @@ def test_memory_does_not_grow_with_the_corpus(corpus, tmp_path):
             "batch_size": 64,
             "max_steps": 150,
         }
-        argv = runs.flags(corpus, tmp_path / "run", **changes)
-        assert (
-            runs.start("run_pretrain.py", [*argv, "--overwrite"], tmp_path / "output").wait(
-                timeout=120
-            )
-            == 0
-        )
-        lines = map(
-            json.loads, (tmp_path / "run" / "log.jsonl").read_text(encoding="utf-8").splitlines()
-        )
+        argv = [*runs.flags(corpus, tmp_path / "run", **changes), "--overwrite"]
+        process = runs.start("run_pretrain.py", argv, tmp_path / "output")
+        assert process.wait(timeout=120) == 0
+        log = (tmp_path / "run" / "log.jsonl").read_text(encoding="utf-8")
+        lines = [json.loads(line) for line in log.splitlines()]
         most.append(max(line["memory_mb"] for line in lines if line["event"] == "training"))
     assert most[1] < most[0] + 15

@@ -1,4 +1,4 @@
-"""run_eval.py: perplexity and scores against the reference, whatever the batch; its files; mistakes."""
+"""run_eval.py: perplexity and scores against the reference, in any batch; its files; mistakes."""
 
 import csv
 import re
@@ -80,10 +80,8 @@ def test_it_is_the_perplexity_that_pretraining_reported(tmp_path, capsys):
     corpus = runs.write_corpus(tmp_path / "corpus")
     runs.pretrain(runs.flags(corpus, tmp_path / "run", max_steps=12, dropout=0.5))
     reported = runs.log_lines(tmp_path / "run", "evaluation")[-1]
-    more = (
-        "--unroll_steps=9",
-        f"--vocab_file={corpus / 'vocab.txt'}",
-    )  # rows by default, not those of the training
+    # with the default number of rows, not that of the training
+    more = ["--unroll_steps=9", f"--vocab_file={corpus / 'vocab.txt'}"]
     figures, _ = evaluate(capsys, tmp_path / "run", corpus / "dev.txt", *more)
     for name, key in (("forward", "forward_"), ("backward", "backward_"), ("mean of the two", "")):
         assert figures[name] == pytest.approx(reported[f"{key}perplexity"], abs=6e-4)
@@ -120,7 +118,10 @@ def read_tsv(path: Path) -> list[dict[str, str]]:
 
 
 def test_every_sentence_has_its_score_in_any_batch(variant, text, tmp_path, capsys):
-    """A row for every line that is not blank. A batch size of 1 sorts 64 sentences by length at once."""
+    """A row for every line that is not blank.
+
+    A batch size of 1 sorts 64 sentences by length at once.
+    """
     prefix, weights = variant
     folder, lines = text
     numbers = [number for number, line in enumerate(lines) if line]

@@ -43,20 +43,21 @@ def decode(tokens, vocabulary):
 
 
 def steps_of(batch, vocabulary):
-    """rows × steps of (forward input, forward target, backward input, backward target), as strings."""
+    """Of each row, its steps: forward input and target, backward input and target, as strings."""
     words = decode(batch.tokens, vocabulary)
-    return [
-        [
+    rows = []
+    for b, length in enumerate(batch.lengths):
+        steps = [
             (
                 words[batch.forward_input[b, t]],
                 vocabulary[batch.forward_target[b, t]],
                 words[batch.backward_input[b, t]],
                 vocabulary[batch.backward_target[b, t]],
             )
-            for t in range(batch.lengths[b])
+            for t in range(length)
         ]
-        for b in range(len(batch.lengths))
-    ]
+        rows.append(steps)
+    return rows
 
 
 def naive_steps(sentence, vocabulary, input="char"):
@@ -104,10 +105,11 @@ def fields_of(batch):
         batch.backward_input,
         batch.forward_target,
         batch.backward_target,
+        batch.lengths,
     ]
-    return (
-        arrays + [batch.lengths] + ([] if batch.tokens.lengths is None else [batch.tokens.lengths])
-    )
+    if batch.tokens.lengths is not None:
+        arrays.append(batch.tokens.lengths)
+    return arrays
 
 
 def assert_same_batch(a, b):
@@ -138,7 +140,10 @@ def test_train_stream_equals_the_naive_one(
 
 
 def sentences_by_epoch(stream, epochs):
-    """The sentences of the first epochs of a stream with one row and one step, each as a list of inputs."""
+    """The sentences of the first epochs of a stream, each as a list of inputs.
+
+    The stream has one row and one step.
+    """
     dealt = [[] for _ in range(epochs)]
     for batch in stream:
         if batch.position["epoch"] == epochs:
@@ -242,18 +247,21 @@ def test_a_stream_resumes_exactly_anywhere(tmp_path, vocabulary, sizes, batch_si
 def test_noise_is_read_but_not_predicted(tmp_path, vocabulary):
     """It depends on seed, epoch and file, not on rows and ranks."""
     corpus, _ = write_shards(tmp_path / "c", 30, 40)
-    clean, noisy = (
-        TrainStream(corpus, vocabulary, 3, 5, seed=2, noise=noise) for noise in (0, 0.3)
-    )
-    pairs = [steps_of(next(stream), vocabulary) for _ in range(60) for stream in (clean, noisy)]
-    steps = [
-        list(chain.from_iterable(chain.from_iterable(part))) for part in (pairs[::2], pairs[1::2])
-    ]
-    changed = [0, 0]
-    for one, other in zip(*steps, strict=True):
-        assert one[1::2] == other[1::2]
-        changed = [n + (one[2 * k] != other[2 * k]) for k, n in enumerate(changed)]
-    assert all(0.1 < n / len(steps[0]) < 0.3 for n in changed)  # not markers, not "."
+    clean = TrainStream(corpus, vocabulary, 3, 5, seed=2)
+    noisy = TrainStream(corpus, vocabulary, 3, 5, seed=2, noise=0.3)
+    n_changed = {"forward": 0, "backward": 0}
+    n_steps = 0
+    for _ in range(60):
+        clean_rows = steps_of(next(clean), vocabulary)
+        noisy_rows = steps_of(next(noisy), vocabulary)
+        pairs = zip(chain.from_iterable(clean_rows), chain.from_iterable(noisy_rows), strict=True)
+        for (forward, target, backward, backward_target), with_noise in pairs:
+            assert (target, backward_target) == (with_noise[1], with_noise[3])
+            n_changed["forward"] += forward != with_noise[0]
+            n_changed["backward"] += backward != with_noise[2]
+            n_steps += 1
+    for n in n_changed.values():
+        assert 0.1 < n / n_steps < 0.3  # not markers, not "."
 
     def read(size, **options):
         ranks = [
