@@ -1028,6 +1028,27 @@ FORMATS = [
         tests="tests/weights/test_paddlenlp.py::test_no_code_is_run tests/weights/test_manylangs.py::test_no_code_is_run",
     ),
     Mutant(
+        name="download-checksum",
+        file="elmo_core/files/downloads.py",
+        old="if found != expected:",
+        new="if False:",
+        tests="tests/scripts/test_download.py::test_wrong_checksum_removes_the_download",
+    ),
+    Mutant(
+        name="download-anew-without-ranges",
+        file="elmo_core/files/downloads.py",
+        old='"ab" if is_resumed else "wb"',
+        new='"ab"',
+        tests="tests/scripts/test_download.py::test_starts_again_where_the_server_cannot_resume",
+    ),
+    Mutant(
+        name="download-of-all-bytes",
+        file="elmo_core/files/downloads.py",
+        old="if total is not None and end != total:",
+        new="if False:",
+        tests="tests/scripts/test_download.py::test_resumes_where_the_connection_broke",
+    ),
+    Mutant(
         name="hdf5-names-of-lines",
         file="elmo_tools/embedding/embed_text.py",
         old="str(first_line + position)",
