@@ -15,21 +15,18 @@ from elmo_core.weights import checkpoint
 
 
 def import_flags(folder: Path, output: Path, vocab: bool = False) -> list[str]:
-    files = [str(folder / name) for name in ("options.json", "weights.hdf5")]
-    return [
-        "import",
-        *files,
-        f"--output={output}",
-        *([f"--vocab={folder / 'vocab.txt'}"] if vocab else []),
-    ]
+    """The flags that import the folder's options.json and weights.hdf5."""
+    options = str(folder / "options.json")
+    weights = str(folder / "weights.hdf5")
+    flags = ["import", options, weights, f"--output={output}"]
+    if vocab:
+        flags.append(f"--vocab={folder / 'vocab.txt'}")
+    return flags
 
 
 def config_of(folder: Path, without: set[str] = frozenset()) -> dict:
-    return {
-        name: value
-        for name, value in checkpoint.load_config(folder)["model"].items()
-        if name not in without
-    }
+    config = checkpoint.load_config(folder)["model"]
+    return {name: value for name, value in config.items() if name not in without}
 
 
 WORD = None  # in place of the options of a character CNN
@@ -38,9 +35,13 @@ WORD = None  # in place of the options of a character CNN
 def assert_predicts(
     checkpoint_: Path, parameters: reference.Parameters, text: Path, capsys
 ) -> None:
-    """run_eval.py finds the reference's perplexities of a sentence, whose geometric mean is that of the loss."""
+    """run_eval.py finds the reference's perplexities of a sentence.
+
+    Their geometric mean is the exponential of the loss.
+    """
     text.write_text("the river bank\n", encoding="utf-8")
-    row, ids = ["<S>", "the", "river", "bank", "</S>"], [0, 3, 6, 4, 1]
+    row = ["<S>", "the", "river", "bank", "</S>"]
+    ids = [0, 3, 6, 4, 1]
     inputs = {"forward": [row[:-1]], "backward": [row[:0:-1]]}
     targets = {"forward": [ids[1:]], "backward": [ids[-2::-1]]}
     loss, _ = reference.lm_loss(parameters, inputs, targets)
@@ -53,8 +54,10 @@ def assert_predicts(
             "--batch_size=3",
         ]
     )
-    forward, backward = map(float, re.findall(r"ward +(\S+)$", capsys.readouterr().out, re.M))
-    assert math.sqrt(forward * backward) == pytest.approx(np.exp(loss), rel=1e-3, abs=2e-3)
+    forward, backward = re.findall(r"ward +(\S+)$", capsys.readouterr().out, re.M)
+    assert math.sqrt(float(forward) * float(backward)) == pytest.approx(
+        np.exp(loss), rel=1e-3, abs=2e-3
+    )
 
 
 def refused(argv: list[str], word: str, folder: Path) -> None:

@@ -10,7 +10,7 @@ from elmo_core.messages import UserError
 
 
 def damaged(content: bytes, generator: random.Random, within: int | None = None) -> bytes:
-    """The content cut short, or with one bit or one byte changed, which is among the first `within`."""
+    """The content cut short, or with one bit or byte changed, which is among the first `within`."""
     if generator.random() < 0.3:
         return content[: generator.randrange(len(content))]
     changed = bytearray(content)
@@ -26,12 +26,14 @@ def accepted(
     within: int | None = None,
     message: str = ".{21}",
 ) -> Iterator[tuple[int, Any]]:
-    """Damage a file repeatedly, every other time within its first bytes, and read it. Some damage must be noticed.
+    """Damage a file repeatedly, every other time within its first bytes, and read it.
 
-    Yields the length of the file and the result whenever reading succeeds; otherwise it must raise a UserError with the
-    message, a pattern.
+    Yields the length of the file and the result whenever reading succeeds; otherwise it must raise
+    a UserError with the message, a pattern. Some damage must be noticed.
     """
-    content, generator, n = path.read_bytes(), random.Random(0), 0
+    content = path.read_bytes()
+    generator = random.Random(0)
+    n_accepted = 0
     for number in range(times):
         changed = damaged(content, generator, within if number % 2 else None)
         path.write_bytes(changed)
@@ -40,7 +42,7 @@ def accepted(
         except UserError as error:
             assert re.search(message, str(error), re.S)
         else:
-            n += 1
+            n_accepted += 1
             yield len(changed), result
     path.write_bytes(content)
-    assert n < times, "no damage was noticed"
+    assert n_accepted < times, "no damage was noticed"

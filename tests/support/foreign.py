@@ -12,7 +12,9 @@ import tiny
 from elmo_core.machine.runtime import paddle
 
 WORDS = tiny.WORDS
-P, H, C = 7, 11, 5
+P = 7
+H = 11
+C = 5
 LSTM = {
     "projection_dim": P,
     "dim": H,
@@ -49,45 +51,47 @@ def options_of(lstm: dict, cnn: dict | None) -> dict:
 def shapes_of(options: dict, softmax: bool = False) -> dict[str, tuple]:
     """Shapes of the datasets that bilm-tf dumps for a biLM with these options."""
     lstm = options["lstm"]
-    p, h = lstm["projection_dim"], lstm["dim"]
+    p = lstm["projection_dim"]
+    h = lstm["dim"]
     shapes = {"embedding": (len(WORDS), p)}
     if "char_cnn" in options:
         cnn = options["char_cnn"]
         features = sum(number for _, number in cnn["filters"])
         shapes = {"char_embed": (261, C)}
         for i, (width, number) in enumerate(cnn["filters"]):
-            shapes |= {f"CNN/W_cnn_{i}": (1, width, C, number), f"CNN/b_cnn_{i}": (number,)}
+            shapes[f"CNN/W_cnn_{i}"] = (1, width, C, number)
+            shapes[f"CNN/b_cnn_{i}"] = (number,)
         for i in range(cnn.get("n_highway") or 0):
             for gate in ("carry", "transform"):
-                shapes |= {
-                    f"CNN_high_{i}/W_{gate}": (features, features),
-                    f"CNN_high_{i}/b_{gate}": (features,),
-                }
+                shapes[f"CNN_high_{i}/W_{gate}"] = (features, features)
+                shapes[f"CNN_high_{i}/b_{gate}"] = (features,)
         if features != p:
-            shapes |= {"CNN_proj/W_proj": (features, p), "CNN_proj/b_proj": (p,)}
+            shapes["CNN_proj/W_proj"] = (features, p)
+            shapes["CNN_proj/b_proj"] = (p,)
     for d in (0, 1):
         for k in range(lstm.get("n_layers", 1)):
             cell = f"RNN_{d}/RNN/MultiRNNCell/Cell{k}/LSTMCell"
-            shapes |= {
-                f"{cell}/W_0": (2 * p, 4 * h),
-                f"{cell}/B": (4 * h,),
-                f"{cell}/W_P_0": (h, p),
-            }
+            shapes[f"{cell}/W_0"] = (2 * p, 4 * h)
+            shapes[f"{cell}/B"] = (4 * h,)
+            shapes[f"{cell}/W_P_0"] = (h, p)
     if softmax:
-        shapes |= {"softmax/W": (len(WORDS), p), "softmax/b": (len(WORDS),)}
+        shapes["softmax/W"] = (len(WORDS), p)
+        shapes["softmax/b"] = (len(WORDS),)
     return shapes
 
 
 def write_bilm(
     folder: Path, options: dict, softmax: bool = False, packed: bool = False, **changes
 ) -> dict[str, np.ndarray]:
-    """Write options.json, random weights.hdf5 and vocab.txt. Returns the arrays. changes: arrays, or None to omit one."""
+    """Write options.json, random weights.hdf5 and vocab.txt. Returns the arrays.
+
+    changes: arrays, or None to omit one.
+    """
     random_numbers = np.random.RandomState(3)
-    arrays = {
-        name: random_numbers.normal(0, 0.7, shape)
-        for name, shape in shapes_of(options, softmax).items()
-    }
-    arrays = {name: array.astype(np.float32) for name, array in arrays.items()} | changes
+    arrays = {}
+    for name, shape in shapes_of(options, softmax).items():
+        arrays[name] = random_numbers.normal(0, 0.7, shape).astype(np.float32)
+    arrays.update(changes)
     arrays = {name: array for name, array in arrays.items() if array is not None}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "options.json").write_text(json.dumps(options), encoding="utf-8")
@@ -108,15 +112,19 @@ def write_softmax(path: Path) -> None:
 
 def write_fluid(folder: Path, n_layers: int = 2, softmax: bool = True) -> dict[str, np.ndarray]:
     """Write a folder like Paddle Fluid's ELMo, with Paddle, and vocab.txt next to it."""
-    random_numbers, words = np.random.RandomState(4), len(WORDS)
+    random_numbers = np.random.RandomState(4)
+    words = len(WORDS)
     shapes = {"embedding_para": (words, P)}
     for d, direction in enumerate(("fw", "bw")):
         for k in range(n_layers):
             lstmp = f"lstmp_{d * n_layers + k}"
-            shapes |= {f"{direction}_layer{k + 1}_gate_w": (P, 4 * H), f"{lstmp}.w_0": (P, 4 * H)}
-            shapes |= {f"{lstmp}.w_1": (H, P), f"{lstmp}.b_0": (1, 4 * H)}
+            shapes[f"{direction}_layer{k + 1}_gate_w"] = (P, 4 * H)
+            shapes[f"{lstmp}.w_0"] = (P, 4 * H)
+            shapes[f"{lstmp}.w_1"] = (H, P)
+            shapes[f"{lstmp}.b_0"] = (1, 4 * H)
     if softmax:
-        shapes |= {"softmax_weight": (words, P), "softmax_bias": (words,)}
+        shapes["softmax_weight"] = (words, P)
+        shapes["softmax_bias"] = (words,)
     folder.mkdir(parents=True)
     (folder.parent / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     spread = {".b_0": 2.5, ".w_1": 1.2}  # large enough for both clips
@@ -134,18 +142,24 @@ def write_variable(path: Path, array: np.ndarray) -> None:
 
 
 def fluid_parameters(variables: dict[str, np.ndarray]) -> reference.Parameters:
-    """The reference's parameters of the variables. Fluid's gates: candidate, input, forget, output; both clips are 3."""
-    n_layers, lstm = sum(name.startswith("fw_") for name in variables), {}
+    """The reference's parameters of the variables.
+
+    Fluid's gates: candidate, input, forget, output; both clips are 3.
+    """
+    n_layers = sum(name.startswith("fw_") for name in variables)
+    lstm = {}
     for d, (direction, letters) in enumerate(zip(reference.DIRECTIONS, ("fw", "bw"), strict=True)):
         lstm[direction] = []
         for k in range(n_layers):
-            inputs = variables[f"{letters}_layer{k + 1}_gate_w"]
-            recurrent, projection, bias = (
-                variables[f"lstmp_{d * n_layers + k}.{name}"] for name in ("w_0", "w_1", "b_0")
+            lstmp = f"lstmp_{d * n_layers + k}"
+            layer = reference.layer_of(
+                variables[f"{letters}_layer{k + 1}_gate_w"],
+                variables[f"{lstmp}.w_0"],
+                variables[f"{lstmp}.b_0"][0],
+                variables[f"{lstmp}.w_1"],
+                "jifo",
             )
-            lstm[direction].append(
-                reference.layer_of(inputs, recurrent, bias[0], projection, "jifo")
-            )
+            lstm[direction].append(layer)
     parameters = reference.Parameters(lstm, cell_clip=3.0, proj_clip=3.0, vocabulary=WORDS)
     parameters.word_embed = variables["embedding_para"]
     if "softmax_weight" in variables:

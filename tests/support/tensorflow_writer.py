@@ -1,4 +1,7 @@
-"""Checkpoints as TensorFlow writes them (format V2), and ELMos in them: bilm-tf's training folders, Hub's modules."""
+"""Checkpoints as TensorFlow writes them (format V2).
+
+In them are ELMos: bilm-tf's training folders, TensorFlow Hub's modules.
+"""
 
 import json
 import re
@@ -13,7 +16,10 @@ RESTART = 3  # entries between restarts
 
 
 def varint(n: int) -> bytes:
-    return bytes([n]) if n < 128 else bytes([n & 127 | 128]) + varint(n >> 7)
+    """Groups of 7 bits, the lowest first; all bytes but the last have a highest bit."""
+    if n < 128:
+        return bytes([n])
+    return bytes([n & 127 | 128]) + varint(n >> 7)
 
 
 def field(number: int, value: int | bytes) -> bytes:
@@ -24,20 +30,24 @@ def field(number: int, value: int | bytes) -> bytes:
 
 
 def entry(array: np.ndarray, shard: int, offset: int) -> bytes:
+    """The message about a variable."""
     axes = b"".join(field(2, field(1, n)) for n in array.shape)
-    message = (
-        field(1, {"f": 1, "i": 3}[array.dtype.kind])
-        + field(2, axes)
-        + field(3, shard)
-        + field(4, offset)
-    )
-    return (
-        message + field(5, array.nbytes) + varint(6 << 3 | 5) + bytes(4)
-    )  # a checksum, which is not read
+    fields = [
+        field(1, {"f": 1, "i": 3}[array.dtype.kind]),
+        field(2, axes),
+        field(3, shard),
+        field(4, offset),
+        field(5, array.nbytes),
+        varint(6 << 3 | 5) + bytes(4),  # a checksum, which is not read
+    ]
+    return b"".join(fields)
 
 
 def block(entries: list[tuple[bytes, bytes]]) -> bytes:
-    content, restarts, last = b"", [], b""
+    """A block of keys and values, with its type and checksum."""
+    content = b""
+    restarts = []
+    last = b""
     for number, (key, value) in enumerate(entries):
         shared = 0
         if number % RESTART:
@@ -45,38 +55,45 @@ def block(entries: list[tuple[bytes, bytes]]) -> bytes:
                 shared += 1
         else:
             restarts.append(len(content))
-        content += (
-            varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
-        )
+        content += varint(shared) + varint(len(key) - shared) + varint(len(value))
+        content += key[shared:] + value
         last = key
     restarts = restarts or [0]
     return content + struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts)) + bytes(5)
 
 
+def handle(content: bytes, data: bytes) -> bytes:
+    """The offset and the size of a block behind this content, without its type and checksum."""
+    return varint(len(content)) + varint(len(data) - 5)
+
+
 def table(entries: dict[bytes, bytes], size: int = 7) -> bytes:
     """A table with `size` entries per block."""
-    rows, content, handles = sorted(entries.items()), b"", []
+    rows = sorted(entries.items())
+    content = b""
+    handles = []
     for begin in range(0, len(rows), size):
-        group = block(rows[begin : begin + size])
-        handles.append(
-            (rows[begin : begin + size][-1][0], varint(len(content)) + varint(len(group) - 5))
-        )
-        content += group
+        group = rows[begin : begin + size]
+        last_key, _ = group[-1]
+        data = block(group)
+        handles.append((last_key, handle(content, data)))
+        content += data
     footer = b""
-    for last in (block([]), block(handles)):
-        footer += varint(len(content)) + varint(len(last) - 5)
-        content += last
+    for data in (block([]), block(handles)):
+        footer += handle(content, data)
+        content += data
     return content + footer.ljust(40, b"\0") + struct.pack("<Q", MAGIC)
 
 
 def write(prefix: Path, arrays: dict[str, np.ndarray], shards: int = 1) -> None:
     """Write a checkpoint, its variables alternately in the shards."""
     prefix.parent.mkdir(parents=True, exist_ok=True)
-    entries, contents = {b"": field(1, shards) + field(3, field(1, 1))}, [b""] * shards
+    entries = {b"": field(1, shards) + field(3, field(1, 1))}
+    contents = [b""] * shards
     for number, (name, array) in enumerate(sorted(arrays.items())):
-        shard, data = number % shards, array.tobytes()
+        shard = number % shards
         entries[name.encode()] = entry(array, shard, len(contents[shard]))
-        contents[shard] += data
+        contents[shard] += array.tobytes()
     Path(f"{prefix}.index").write_bytes(table(entries))
     for shard, content in enumerate(contents):
         Path(f"{prefix}.data-{shard:05}-of-{shards:05}").write_bytes(content)
@@ -97,11 +114,15 @@ def write_training(
     shards: int = 1,
     one_layer: bool = False,
 ) -> None:
-    """Write the checkpoint of a training of arrays with their names in HDF5, with Adagrad's accumulators."""
+    """Write the checkpoint of a training, with Adagrad's accumulators.
+
+    arrays: with their names in HDF5.
+    """
     variables = {"global_step": np.array(step, np.float32)}
     for name, array in arrays.items():
         theirs = training_name(name, one_layer)
-        variables |= {theirs: array, f"{theirs}/Adagrad": np.ones_like(array)}
+        variables[theirs] = array
+        variables[f"{theirs}/Adagrad"] = np.ones_like(array)
     write(folder / f"model.ckpt-{step}", variables, shards)
     (folder / "checkpoint").write_text(
         f'model_checkpoint_path: "/their/folder/model.ckpt-{step}"\n', encoding="utf-8"

@@ -1,4 +1,4 @@
-"""Writes state dictionaries as `torch.save` does, in its zip format and in its old one, without PyTorch.
+"""Writes state dictionaries as `torch.save` does, in its zip format and its old one, without PyTorch.
 
 Held against PyTorch 2.13's own files by hand: the same reader reads both.
 """
@@ -24,13 +24,15 @@ def _rebuild_tensor_v2():
     """Pickled as torch._utils._rebuild_tensor_v2."""
 
 
-FloatStorage.__module__, FloatStorage.__qualname__ = "torch", "FloatStorage"
+FloatStorage.__module__ = "torch"
 _rebuild_tensor_v2.__module__ = "torch._utils"
 
 
 class _Tensor:
     def __init__(self, key: str, array: np.ndarray, device: str):
-        self.key, self.array, self.device = key, array, device
+        self.key = key
+        self.array = array
+        self.device = device
 
     def __reduce__(self):
         strides = tuple(stride // self.array.itemsize for stride in self.array.strides)
@@ -40,7 +42,9 @@ class _Tensor:
 
 class _Storage:
     def __init__(self, key: str, elements: int, device: str):
-        self.key, self.elements, self.device = key, elements, device
+        self.key = key
+        self.elements = elements
+        self.device = device
 
 
 class _Pickler(pickle.Pickler):
@@ -51,31 +55,23 @@ class _Pickler(pickle.Pickler):
     def persistent_id(self, value):
         if not isinstance(value, _Storage):
             return None
-        return (
-            "storage",
-            FloatStorage,
-            value.key,
-            value.device,
-            value.elements,
-            *([None] * self.old),
-        )
-
-
-class _StateDict(OrderedDict):
-    """An ordered dictionary with an attribute, like PyTorch's."""
+        identity = ("storage", FloatStorage, value.key, value.device, value.elements)
+        return (*identity, None) if self.old else identity
 
 
 def save(arrays: dict[str, np.ndarray], path: Path, old: bool, device: str = "cuda:0") -> None:
+    """Write arrays, in float32. old: not as a zip archive."""
     arrays = {name: np.ascontiguousarray(array, "<f4") for name, array in arrays.items()}
-    content = OrderedDict(
-        (name, _Tensor(str(k), array, device)) for k, (name, array) in enumerate(arrays.items())
-    )
+    content = OrderedDict()
+    for k, (name, array) in enumerate(arrays.items()):
+        content[name] = _Tensor(str(k), array, device)
     content._metadata = OrderedDict(version=1)
-    modules = {"torch": types.ModuleType("torch"), "torch._utils": types.ModuleType("torch._utils")}
-    modules["torch"].FloatStorage, modules["torch"]._utils = FloatStorage, modules["torch._utils"]
-    modules["torch._utils"]._rebuild_tensor_v2 = _rebuild_tensor_v2
+    torch = types.ModuleType("torch")
+    torch.FloatStorage = FloatStorage
+    torch._utils = types.ModuleType("torch._utils")
+    torch._utils._rebuild_tensor_v2 = _rebuild_tensor_v2
     pickled = io.BytesIO()
-    with mock.patch.dict(sys.modules, modules):
+    with mock.patch.dict(sys.modules, {"torch": torch, "torch._utils": torch._utils}):
         _Pickler(pickled, old).dump(content)
     if old:
         machine = {
