@@ -21,7 +21,7 @@ BAIKE = "baike_elmo_checkpoint.tar.gz"
 
 
 def archive(entries: dict[str, bytes]) -> bytes:
-    """A .tar.gz that does not shrink: the entries, and incompressible ballast to break a download in."""
+    """A .tar.gz with these entries."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         for name, content in entries.items():
@@ -31,6 +31,7 @@ def archive(entries: dict[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
+# does not shrink: something to break a download in
 BALLAST = b"".join(hashlib.md5(str(i).encode()).digest() for i in range(6000))
 LM1B_ARCHIVE = archive(
     {"1-billion-word/vocab-15w.txt": b"<S>\n", "1-billion-word/training/part": BALLAST}

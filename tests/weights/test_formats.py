@@ -24,22 +24,20 @@ def test_files_are_recognised_by_their_names(tmp_path):
     write_bilm(folder, options_of({}, WORD))
     (folder / "__MACOSX").mkdir()
     (folder / "__MACOSX" / "._options.json").touch()  # in archives of macOS
-    named, words = (
-        [str(folder / name) for name in ("options.json", "weights.hdf5")],
-        str(folder / "vocab.txt"),
-    )
+    options = str(folder / "options.json")
+    weights = str(folder / "weights.hdf5")
+    words = str(folder / "vocab.txt")
     shutil.copy(words, tmp_path / "mine")
     ways = {
-        "files": [named[1], words, named[0]],
+        "files": [weights, words, options],
         "folder": [str(folder)],
         "folder, other words": [str(folder), f"--vocab={tmp_path / 'mine'}"],
     }
     for way, argv in ways.items():
         convert.main(["import", *argv, f"--output={tmp_path / way}"])
         runs.assert_same(tmp_path / "files", tmp_path / way, checkpoint.load_params)
-    refused(
-        ["import", named[0], f"--output={tmp_path / 'out'}"], r"options\.json.*\.hdf5", tmp_path
-    )
+    flags = ["import", options, f"--output={tmp_path / 'out'}"]
+    refused(flags, r"options\.json.*\.hdf5", tmp_path)
 
 
 def zipped(files: dict[str, bytes]) -> bytes:
@@ -55,7 +53,8 @@ def tar_of(name: str, kind: bytes, link: str = "") -> bytes:
     target = io.BytesIO()
     with tarfile.open(fileobj=target, mode="w:gz") as archive:
         info = tarfile.TarInfo(name)
-        info.type, info.linkname = kind, link
+        info.type = kind
+        info.linkname = link
         archive.addfile(info)
     return target.getvalue()
 

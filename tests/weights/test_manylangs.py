@@ -1,4 +1,4 @@
-"""ELMoForManyLangs: the vectors of its network, reimplemented in NumPy float64; faulty and damaged files."""
+"""ELMoForManyLangs: the vectors of its network, computed in NumPy float64; faulty files."""
 
 import json
 import pickle
@@ -37,9 +37,8 @@ def test_a_configuration_beside_or_shipped(tmp_path):
         convert.main(["import", str(tmp_path / "gone"), f"--output={tmp_path / 'none'}"])
     shipped = {"config_path": "configs/cnn_50_100_512_4096_sample.json"}
     (tmp_path / "gone" / "config.json").write_text(json.dumps(shipped), encoding="utf-8")
-    with pytest.raises(
-        UserError, match="expected"
-    ):  # the numbers are known: these weights are smaller
+    # the numbers are known: these weights are smaller
+    with pytest.raises(UserError, match="expected"):
         convert.main(["import", str(tmp_path / "gone"), f"--output={tmp_path / 'none'}"])
     assert not (tmp_path / "none").exists()
 
@@ -67,7 +66,10 @@ def test_a_faulty_file_is_named(tmp_path, name, content, place):
 
 @pytest.mark.parametrize("old", [False, True])
 def test_damage_is_found_or_changes_numbers_only(tmp_path, old):
-    """Neither format has a checksum of the numbers; whatever is changed, nothing but a UserError comes out."""
+    """Neither format has a checksum of the numbers.
+
+    Whatever is changed, nothing but a UserError comes out.
+    """
     path = tmp_path / "weights.pkl"
     torch_writer.save({"a": np.arange(12.0).reshape(3, 4), "b": np.ones(2)}, path, old)
     assert read_torch(path)["a"].tolist() == np.arange(12.0).reshape(3, 4).tolist()
@@ -82,15 +84,11 @@ class Evil:
 
 @pytest.mark.parametrize("old", [False, True])
 def test_no_code_is_run(tmp_path, capsys, old):
-    path, content = tmp_path / "weights.pkl", pickle.dumps(Evil(), protocol=2)
+    path = tmp_path / "weights.pkl"
+    content = pickle.dumps(Evil(), protocol=2)
     if old:
-        path.write_bytes(
-            b"".join(
-                pickle.dumps(part, 2)
-                for part in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})
-            )
-            + content
-        )
+        before = (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})
+        path.write_bytes(b"".join(pickle.dumps(part, 2) for part in before) + content)
     else:
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("a/data.pkl", content)

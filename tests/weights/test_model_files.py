@@ -18,7 +18,8 @@ SENTENCES = tiny.SENTENCES
 
 def test_another_vocabulary_of_the_same_size_is_an_error(tmp_path):
     bilm = tiny.random_bilm(input="word")
-    folder, vocabulary = Path(tiny.save(bilm, tmp_path)), Vocabulary(tiny.WORDS)
+    folder = Path(tiny.save(bilm, tmp_path))
+    vocabulary = Vocabulary(tiny.WORDS)
     config = {"model": bilm.config.to_dict(), "training": {"vocabulary": vocabulary.identity}}
     checkpoint.save_config(folder, config)
     assert elmo.load_bilm(folder)[1].tokens == vocabulary.tokens
@@ -50,8 +51,7 @@ def test_wrong_weights_are_listed(tmp_path):
         UserError, match=r"forward_lstm\.0\.input_weight is \(5, \d+\), expected \(7, \d+\)"
     ):
         ELMoEmbedder(prefix)
-    (tmp_path / "config.json").write_text(
-        json.dumps({**config, "model": {"colour": 1}}), encoding="utf-8"
-    )
+    config["model"] = {"colour": 1}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     with pytest.raises(UserError, match=r"config\.json.*colour"):
         elmo.load_bilm(prefix)

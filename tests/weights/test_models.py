@@ -19,7 +19,8 @@ def test_a_bundled_model_reads_and_predicts(name, tmp_path, monkeypatch):
     monkeypatch.setenv("ELMO_HOME", str(tmp_path))
     assert sum(file.stat().st_size for file in (published.BUNDLED / name).iterdir()) < 45e6
     text, place, words = PLACES[name]
-    embedder, sentence = ELMoEmbedder(name), text.split()
+    sentence = text.split()
+    embedder = ELMoEmbedder(name)
     (vectors,) = embedder.encode([sentence])
     assert vectors.shape == (3, len(sentence), 256)
     assert {word for word, _ in embedder.substitutes(sentence, place, k=50)} >= words
@@ -33,7 +34,8 @@ def test_the_ready_made_models_read_raw_text_and_words(tmp_path, monkeypatch):
     for folder in ready_made():
         assert sum(file.stat().st_size for file in folder.iterdir()) < 6.5e6
         assert "CC BY-SA 4.0" in (folder / "README.md").read_text(encoding="utf-8")
-    text, words = "The old room was quiet.", ["The", "old", "room", "was", "quiet", "."]
+    text = "The old room was quiet."
+    words = ["The", "old", "room", "was", "quiet", "."]
     tags = ["DET", "ADJ", "NOUN", "AUX", "ADJ", "PUNCT"]
     for tree in Parser("en-ewt").predict([text, words]):
         assert (tree.tokens, tree.tags, tree.heads) == (words, tags, [3, 3, 5, 5, 0, 5])
@@ -41,6 +43,5 @@ def test_the_ready_made_models_read_raw_text_and_words(tmp_path, monkeypatch):
     for spans in Tagger("en-ewt").spans([text, words]):
         assert ([span.text for span in spans], [span.label for span in spans]) == (words, tags)
     (spans,) = Tagger("zh-gsd").spans(["他在北京工作。"])
-    assert (
-        " ".join(f"{span.text}/{span.label}" for span in spans) == "他/w 在/w 北京/LOC 工作/w 。/w"
-    )
+    tagged = " ".join(f"{span.text}/{span.label}" for span in spans)
+    assert tagged == "他/w 在/w 北京/LOC 工作/w 。/w"

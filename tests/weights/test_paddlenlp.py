@@ -1,4 +1,4 @@
-"""PaddleNLP's ELMo: layers and log-probabilities of its network, reimplemented with the reference."""
+"""PaddleNLP's ELMo: layers and log-probabilities of its network, with the reference."""
 
 import pickle
 import shutil
@@ -17,7 +17,9 @@ from elmo_core.messages import UserError
 from elmo_core.weights.pickles import read_paddle
 
 WORDS = ["the", "bank", "of", "苹果"]
-P, FILTERS = 6, ((1, 3), (2, 4))
+P = 6
+FILTERS = ((1, 3), (2, 4))
+TOKENS = "_token_embding_layer"
 SENTENCES = [["the", "bank", "of"], ["苹果", "unheard"], ["the"] * 7]
 
 
@@ -27,75 +29,69 @@ def random_model(bias_hh: bool, names: str) -> dict[str, np.ndarray]:
     def draw(*shape):
         return generator.standard_normal(shape).astype(np.float32) * 0.5
 
-    tokens, n_filters = "_token_embding_layer", sum(n for _, n in FILTERS)
-    found = {f"{tokens}._char_embedding_layer.weight": draw(262, 5)}
-    for k, (width, n) in enumerate(FILTERS):
-        found |= {
-            f"{tokens}.cnn_layer_{k}.weight": draw(n, 5, 1, width),
-            f"{tokens}.cnn_layer_{k}.bias": draw(n),
-        }
+    n_filters = sum(number for _, number in FILTERS)
+    found = {f"{TOKENS}._char_embedding_layer.weight": draw(262, 5)}
+    for k, (width, number) in enumerate(FILTERS):
+        found[f"{TOKENS}.cnn_layer_{k}.weight"] = draw(number, 5, 1, width)
+        found[f"{TOKENS}.cnn_layer_{k}.bias"] = draw(number)
     for gate in ("carry", "transform"):
-        found[f"{tokens}._highway_layer.{gate}_linear_0.weight"] = draw(n_filters, n_filters)
-        found[f"{tokens}._highway_layer.{gate}_linear_0.bias"] = draw(n_filters)
-    found |= {
-        f"{tokens}._linear_layer.weight": draw(n_filters, P),
-        f"{tokens}._linear_layer.bias": draw(P),
-    }
-    for layer in (
-        f"_elmobilm.{direction}_lstm_layer_{k}"
-        for direction in ("forward", "backward")
-        for k in (0, 1)
-    ):
-        for name in ("weight_ih", "weight_hh", "bias_ih", *["bias_hh"] * bias_hh):
-            found[names.format(layer=layer, name=name)] = (
-                draw(4 * P, P) if "weight" in name else draw(4 * P)
-            )
-    return found | {
-        "_linear_layer.weight": draw(P, 4 + len(WORDS)),
-        "_linear_layer.bias": draw(4 + len(WORDS)),
-    }
+        found[f"{TOKENS}._highway_layer.{gate}_linear_0.weight"] = draw(n_filters, n_filters)
+        found[f"{TOKENS}._highway_layer.{gate}_linear_0.bias"] = draw(n_filters)
+    found[f"{TOKENS}._linear_layer.weight"] = draw(n_filters, P)
+    found[f"{TOKENS}._linear_layer.bias"] = draw(P)
+    for direction in ("forward", "backward"):
+        for k in (0, 1):
+            layer = f"_elmobilm.{direction}_lstm_layer_{k}"
+            found[names.format(layer=layer, name="weight_ih")] = draw(4 * P, P)
+            found[names.format(layer=layer, name="weight_hh")] = draw(4 * P, P)
+            found[names.format(layer=layer, name="bias_ih")] = draw(4 * P)
+            if bias_hh:
+                found[names.format(layer=layer, name="bias_hh")] = draw(4 * P)
+    found["_linear_layer.weight"] = draw(P, 4 + len(WORDS))
+    found["_linear_layer.bias"] = draw(4 + len(WORDS))
+    return found
 
 
 def save(arrays: dict[str, np.ndarray], folder: Path) -> None:
-    paddle.save(
-        {name: paddle.to_tensor(array) for name, array in arrays.items()},
-        str(folder / "10000.pdparams"),
-    )
+    tensors = {name: paddle.to_tensor(array) for name, array in arrays.items()}
+    paddle.save(tensors, str(folder / "10000.pdparams"))
 
 
 def parameters_of(found: dict[str, np.ndarray], names: str) -> reference.Parameters:
-    """The model's parameters for the reference: no projections, gates i, f, g, o, no skip connections."""
-    found, lstm = {name: array.astype(np.float64) for name, array in found.items()}, {}
+    """The model's parameters for the reference.
+
+    There are no projections and no skip connections; gates are i, f, g, o.
+    """
+    found = {name: array.astype(np.float64) for name, array in found.items()}
+    lstm = {}
     for direction in reference.DIRECTIONS:
         lstm[direction] = []
         for k in (0, 1):
             layer = f"_elmobilm.{direction}_lstm_layer_{k}"
-            w_x, w_h, bias = (
-                found[names.format(layer=layer, name=n)]
-                for n in ("weight_ih", "weight_hh", "bias_ih")
-            )
+            w_x = found[names.format(layer=layer, name="weight_ih")]
+            w_h = found[names.format(layer=layer, name="weight_hh")]
+            bias = found[names.format(layer=layer, name="bias_ih")]
             bias = bias + found.get(names.format(layer=layer, name="bias_hh"), 0)
             lstm[direction].append(reference.layer_of(w_x.T, w_h.T, bias, np.eye(P), order="ifjo"))
     parameters = reference.Parameters(lstm, skip=False)
-    prefix = "_token_embding_layer."
-    tokens = {
-        name.removeprefix(prefix): array for name, array in found.items() if name.startswith(prefix)
-    }
-    parameters.char_embed = tokens["_char_embedding_layer.weight"]
+    parameters.char_embed = found[f"{TOKENS}._char_embedding_layer.weight"]
     for k, (width, _) in enumerate(FILTERS):
-        kernel = tokens[f"cnn_layer_{k}.weight"][:, :, 0].T  # (width, D, n)
-        parameters.cnn.append((width, kernel, tokens[f"cnn_layer_{k}.bias"]))
-    gates = ("carry", "transform")
-    highway = {f"W_{gate}": tokens[f"_highway_layer.{gate}_linear_0.weight"] for gate in gates}
-    parameters.highways = [
-        highway | {f"b_{gate}": tokens[f"_highway_layer.{gate}_linear_0.bias"] for gate in gates}
-    ]
-    parameters.proj = tokens["_linear_layer.weight"], tokens["_linear_layer.bias"]
-    weight, bias = found["_linear_layer.weight"].T, found["_linear_layer.bias"]
-    parameters.softmax = (
-        np.delete(weight, 3, axis=0),
-        np.delete(bias, 3),
-    )  # the fourth is its padding
+        kernel = found[f"{TOKENS}.cnn_layer_{k}.weight"][:, :, 0].T  # (width, D, n)
+        parameters.cnn.append((width, kernel, found[f"{TOKENS}.cnn_layer_{k}.bias"]))
+    highway = {}
+    for gate in ("carry", "transform"):
+        linear = f"{TOKENS}._highway_layer.{gate}_linear_0"
+        highway[f"W_{gate}"] = found[f"{linear}.weight"]
+        highway[f"b_{gate}"] = found[f"{linear}.bias"]
+    parameters.highways = [highway]
+    parameters.proj = (
+        found[f"{TOKENS}._linear_layer.weight"],
+        found[f"{TOKENS}._linear_layer.bias"],
+    )
+    # the fourth is its padding
+    weight = np.delete(found["_linear_layer.weight"].T, 3, axis=0)
+    bias = np.delete(found["_linear_layer.bias"], 3)
+    parameters.softmax = (weight, bias)
     return parameters
 
 
@@ -115,10 +111,13 @@ def test_layers_and_predictions_are_those_of_its_own_network(tmp_path, bias_hh, 
 
     bilm, vocabulary = load_bilm(tmp_path / "out", softmax=True)
     scores, _, _ = bilm.log_probabilities(tiny.lm_batch([SENTENCES[0]], vocabulary))
-    order, state = ["UNK", "<S>", "</S>", *WORDS], reference.start_state(parameters, 1)["forward"]
-    for step, word in enumerate(["the", "bank", "of", "</S>"]):
-        sentence, target = [["<S>", *SENTENCES[0]][step]], [[order.index(word)]]
-        loss, state = reference.direction_loss(parameters, "forward", [sentence], target, state)
+    order = ["UNK", "<S>", "</S>", *WORDS]
+    words = ["<S>", *SENTENCES[0], "</S>"]
+    state = reference.start_state(parameters, 1)["forward"]
+    for step in range(len(words) - 1):
+        inputs = [[words[step]]]
+        targets = [[order.index(words[step + 1])]]
+        loss, state = reference.direction_loss(parameters, "forward", inputs, targets, state)
         assert scores[0, step] == pytest.approx(-loss, abs=1e-5)
 
 
@@ -128,10 +127,7 @@ def test_numbers_too_large_for_float32_are_an_error(tmp_path):
     save(found, tmp_path)
     (tmp_path / "vocab-15w.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"_linear_layer\.bias"):
-        vocab = f"--vocab={tmp_path / 'vocab-15w.txt'}"
-        convert.main(
-            ["import", str(tmp_path / "10000.pdparams"), vocab, f"--output={tmp_path / 'out'}"]
-        )
+        convert.main(["import", str(tmp_path), f"--output={tmp_path / 'out'}"])
     assert not (tmp_path / "out").exists()
 
 

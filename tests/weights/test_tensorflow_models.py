@@ -1,6 +1,7 @@
-"""TensorFlow's checkpoints: training folders and modules import as the same numbers in HDF5 do; damage is found.
+"""TensorFlow's checkpoints: folders and modules import as the same numbers in HDF5 do; damage.
 
-The files are written by support/tensorflow_writer.py and, where ../shared/data is at hand, by TensorFlow itself.
+The files are written by support/tensorflow_writer.py and, where ../shared/data is at hand, by
+TensorFlow itself.
 """
 
 import json
@@ -53,32 +54,28 @@ def write_dump(
 ) -> dict[str, np.ndarray]:
     """Write a model in HDF5, as bilm-tf dumps it. Returns its arrays."""
     options = options_of(lstm, cnn)
-    left_out = [
-        name
-        for name in foreign.shapes_of(options)
-        if name.endswith("W_P_0") and lstm.get("dim") == P
-    ]
+    projections = [name for name in foreign.shapes_of(options) if name.endswith("W_P_0")]
+    left_out = projections if lstm.get("dim") == P else []
     return foreign.write_bilm(folder, options, softmax, **dict.fromkeys(left_out))
 
 
 def imported(*paths: Path, to: Path, vocab: Path | None = None) -> Path:
-    convert.main(
-        ["import", *map(str, paths), f"--output={to}", *([f"--vocab={vocab}"] if vocab else [])]
-    )
+    """Import files, and return the new folder."""
+    flags = ["import", f"--output={to}"]
+    if vocab:
+        flags.append(f"--vocab={vocab}")
+    convert.main(flags + [str(path) for path in paths])
     return to
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_training_folder_imports_as_its_dump_does(variant, tmp_path):
     lstm, cnn, shards = VARIANTS[variant]
-    arrays, training, vocab = (
-        write_dump(tmp_path / "dump", lstm, cnn),
-        tmp_path / "training",
-        tmp_path / "dump/vocab.txt",
-    )
+    arrays = write_dump(tmp_path / "dump", lstm, cnn)
+    training = tmp_path / "training"
     writer.write_training(training, arrays, 20, shards, one_layer=lstm.get("n_layers") == 1)
     writer.write_options(training, lstm, cnn and {**cnn, "n_characters": 261})
-    ours = imported(training, to=tmp_path / "ours", vocab=vocab)
+    ours = imported(training, to=tmp_path / "ours", vocab=tmp_path / "dump/vocab.txt")
     theirs = imported(tmp_path / "dump", to=tmp_path / "from the dump")
     runs.assert_same(ours, theirs, checkpoint.load_params)
     assert checkpoint.load_config(ours) == checkpoint.load_config(theirs)
@@ -87,9 +84,8 @@ def test_a_training_folder_imports_as_its_dump_does(variant, tmp_path):
 def test_one_of_several_checkpoints_is_named(tmp_path):
     arrays = write_dump(tmp_path, {}, None)
     writer.write_training(tmp_path / "in", arrays, 20)
-    writer.write_training(
-        tmp_path / "in", {name: np.zeros_like(array) for name, array in arrays.items()}, 7
-    )
+    zeros = {name: np.zeros_like(array) for name, array in arrays.items()}
+    writer.write_training(tmp_path / "in", zeros, 7)
     writer.write_options(tmp_path / "in", {}, None)
     refused(tmp_path / "in", r"model\.ckpt-20\.index")
     ours = imported(
@@ -100,7 +96,10 @@ def test_one_of_several_checkpoints_is_named(tmp_path):
 
 @pytest.mark.parametrize("cnn", [{}, None], ids=["characters", "words"])
 def test_a_vocabulary_in_bilm_tfs_order(cnn, tmp_path):
-    """Special tokens anywhere, and a skipped line: ours begins with them, and all rows are those of their words."""
+    """Special tokens anywhere, and a skipped line.
+
+    Ours begins with them, and all rows are those of their words.
+    """
     arrays = write_dump(tmp_path / "dump", {}, cnn)
     expected = imported(tmp_path / "dump", to=tmp_path / "expected")
     order = [3, 1, 4, 0, 5, 2, *range(6, len(foreign.WORDS))]
@@ -132,9 +131,11 @@ def test_an_embedding_that_is_also_the_softmax(tmp_path):
 
 @pytest.mark.parametrize("with_options", [True, False])
 def test_a_modules_outputs(with_options, tmp_path):
-    lstm, mix = CLIPS if not with_options else {"cell_clip": 0.4}, ([0.3, -0.7, 1.1], 1.7)
+    lstm = {"cell_clip": 0.4} if with_options else CLIPS
+    scalars = [0.3, -0.7, 1.1]
+    scaling = 1.7
     arrays = write_dump(tmp_path / "dump", lstm, {}, softmax=False)
-    writer.write_module(tmp_path / "module", arrays, mix, shards=2)
+    writer.write_module(tmp_path / "module", arrays, (scalars, scaling), shards=2)
     files = tmp_path / "dump/options.json", tmp_path / "dump/weights.hdf5"
     if with_options:
         shutil.copy(files[0], tmp_path / "module")
@@ -142,7 +143,7 @@ def test_a_modules_outputs(with_options, tmp_path):
     parameters = reference.read_bilm_hdf5(*files)
     tiny.assert_vectors(ours, parameters)
     layers, _ = reference.embed(parameters, tiny.SENTENCES)
-    expected = reference.scalar_mix(layers, *map(np.array, mix))
+    expected = reference.scalar_mix(layers, np.array(scalars), np.array(scaling))
     assert_close(ELMoEmbedder(ours, layers="mix", device="cpu").encode(tiny.SENTENCES), expected)
     pooled = ELMoEmbedder(ours, layers="mix", pool="mean", device="cpu").encode(tiny.SENTENCES)
     assert_close(pooled, [array.sum(axis=0) / max(1, len(array)) for array in expected])
@@ -167,10 +168,11 @@ def refused(folder: Path, word: str) -> None:
 def test_damage_is_an_error_or_changes_numbers(tmp_path, no_fsync):
     writer.write_training(tmp_path / "in", write_dump(tmp_path, {}, SMALL, softmax=False))
     path = tmp_path / "in/model.ckpt-20.index"
-    for _ in accepted(
-        path, lambda: [np.array(array) for array in read_tensorflow(path).values()], times=300
-    ):
-        pass
+
+    def read() -> list[np.ndarray]:
+        return [np.array(array) for array in read_tensorflow(path).values()]
+
+    assert list(accepted(path, read, times=300))
 
 
 def test_wrong_folders(tmp_path):
@@ -211,11 +213,8 @@ def test_bilm_tfs_own_vectors_and_perplexity(name, shared, tmp_path, capsys):
             "--batch_size=1",
         ]
     )
-    numbers = [
-        line.split()[-1]
-        for line in capsys.readouterr().out.splitlines()
-        if line.startswith("perplexity")
-    ]
+    lines = capsys.readouterr().out.splitlines()
+    numbers = [line.split()[-1] for line in lines if line.startswith("perplexity")]
     for number, of in zip(numbers[:2], ("forward", "backward"), strict=True):
         assert float(number) == pytest.approx(float(expected[f"ppl_{of}_batch1"]), abs=6e-4)
 
@@ -223,15 +222,14 @@ def test_bilm_tfs_own_vectors_and_perplexity(name, shared, tmp_path, capsys):
 def test_the_hubs_own_outputs(shared, tmp_path):
     sentences, expected = expected_of(shared / "hub")
     ours = imported(shared / "hub", to=tmp_path / "ours")
-    layers, mix, default = (
-        ELMoEmbedder(ours, device="cpu", layers=name, pool=pool).encode(sentences)
-        for name, pool in (("all", None), ("mix", None), ("mix", "mean"))
-    )
+    layers = ELMoEmbedder(ours, device="cpu").encode(sentences)
+    pooled = ELMoEmbedder(ours, device="cpu", layers="mix", pool="mean")
     found = {
         "word_emb": [array[0, :, : array.shape[2] // 2] for array in layers],
-        "elmo": mix,
-        "default": default,
+        "lstm_outputs1": [array[1] for array in layers],
+        "lstm_outputs2": [array[2] for array in layers],
+        "elmo": ELMoEmbedder(ours, device="cpu", layers="mix").encode(sentences),
+        "default": pooled.encode(sentences),
     }
-    found |= {f"lstm_outputs{k}": [array[k] for array in layers] for k in (1, 2)}
     for output, arrays in found.items():
         assert_close(arrays, [expected[f"sent{k}_{output}"] for k in range(len(sentences))], 1e-4)
