@@ -86,10 +86,10 @@ def test_without_a_home_nothing_is_left_behind(cache, tmp_path, monkeypatch):
     assert not any(folder.iterdir())
 
 
-def test_without_packed_products_the_vectors_are_the_same(cache, tmp_path, monkeypatch):
+def test_without_prepared_weights_the_vectors_are_the_same(cache, tmp_path, monkeypatch):
     prefix, sentences = tiny.save(tiny.random_bilm(), tmp_path / "model"), tiny.SENTENCES * 4
     expected = ELMoEmbedder(prefix, device="cpu").encode(sentences)
-    monkeypatch.setattr(fused.Kernel, "_packs_correctly", lambda _: False)
+    monkeypatch.setattr(fused.Kernel, "_prepares_correctly", lambda _: False)
     plain = build_anew()
     assert plain.blas[0] and not any(plain.blas[1:5])
     monkeypatch.setattr(fused, "kernel", lambda: plain)
@@ -104,3 +104,11 @@ def test_clips_may_be_whole_numbers():
     ]
     for whole, fraction in zip(*vectors, strict=True):
         assert (whole == fraction).all()
+
+
+def test_a_function_is_called_with_the_names_of_its_arguments():
+    kernel = fused.kernel() or pytest.skip("no C compiler, or a Paddle without MKL")
+    with pytest.raises(TypeError, match="rounded"):
+        kernel.round_to_bfloat16(n=0, x=None, rounds=None)
+    with pytest.raises(TypeError, match="rounded"):
+        kernel.round_to_bfloat16(n=0, x=None)

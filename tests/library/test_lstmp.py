@@ -14,7 +14,7 @@ from elmo_core.network.lstmp import LSTMP, Packing, run_layer
 
 P, H = 3, 7
 LENGTHS = np.array([4, 0, 2, 6, 1, 4])
-MANY_LENGTHS = np.random.RandomState(0).randint(10, size=60)  # enough rows for packed weights
+MANY_LENGTHS = np.random.RandomState(0).randint(10, size=60)  # enough rows for prepared weights
 WEIGHTS = "W_x", "W_h", "B", "W_P"  # their names in the reference
 CLIPS = {"clips that bite": (0.3, 0.25), "no clips": (0.0, 0.0)}
 
@@ -147,7 +147,7 @@ def test_running_in_less_memory_changes_nothing(shared_inputs, tolerance, monkey
     x = random_tensor(random, 5 if shared_inputs else len(packing.row), P)
     with paddle.no_grad():
         whole = run_layer([lstmp], [x], [state], packing.batch_sizes, rows)
-        monkeypatch.setattr("elmo_core.network.lstmp.MAX_GATE_ELEMENTS", 4 * H * 4)
+        monkeypatch.setattr("elmo_core.kernels.cpu_lstm.MAX_GATE_ELEMENTS", 4 * H * 4)
         sliced = run_layer([lstmp], [x], [state], packing.batch_sizes, rows)
     for actual, expected in zip(sliced[0], whole[0], strict=True):
         np.testing.assert_allclose(actual.numpy(), expected.numpy(), atol=min(tolerance, 1e-5))

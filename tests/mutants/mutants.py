@@ -49,8 +49,8 @@ LOSSES = [
     Mutant(
         name="softmax-draws-of-candidates",
         file="elmo_core/network/softmax.py",
-        old="np.exp(uniform * np.log(vocab_size + 1)).astype(np.int64) - 1,",
-        new="np.exp(uniform * np.log(vocab_size + 1)).astype(np.int64),",
+        old="np.exp(uniform * np.log(vocab_size + 1)).astype(np.int64) - 1",
+        new="np.exp(uniform * np.log(vocab_size + 1)).astype(np.int64)",
         tests="tests/library/test_softmax.py",
     ),
     Mutant(
@@ -649,7 +649,7 @@ LSTM = [
     ),
     Mutant(
         name="lstm-forget-bias-in-c",
-        file="elmo_core/network/lstmp.py",
+        file="elmo_core/kernels/cpu_lstm.py",
         old="np.repeat([0, 0, value, 0], cell_dim)",
         new="np.repeat([0, value, 0, 0], cell_dim)",
         tests="tests/library/test_lstmp.py",
@@ -719,9 +719,9 @@ LSTM = [
     ),
     Mutant(
         name="lstm-sum-of-gradients-of-one-vector",
-        file="elmo_core/network/lstmp.py",
-        old="zeros.index_add_(self.index, 0, gates)",
-        new="paddle.scatter(zeros, self.index, gates)",
+        file="elmo_core/kernels/cpu_lstm.py",
+        old="zeros.index_add_(self.index, 0, saved.gates)",
+        new="paddle.scatter(zeros, self.index, saved.gates)",
         tests="tests/library/test_lstmp.py",
     ),
     Mutant(
@@ -744,8 +744,8 @@ CHARACTERS = [
     Mutant(
         name="cnn-window-of-padding-of-operators",
         file="elmo_core/network/char_cnn.py",
-        old="min(int(tokens.lengths[b - 1]), last) + 1)",
-        new="min(int(tokens.lengths[b - 1]), last))",
+        old="min(int(tokens.lengths[b - 1]), last_start) + 1",
+        new="min(int(tokens.lengths[b - 1]), last_start)",
         tests="tests/library/test_char_cnn.py",
     ),
     Mutant(
@@ -1313,7 +1313,7 @@ FILES = [
         tests="tests/library/test_fused.py::test_a_damaged_library_is_not_mapped",
     ),
     Mutant(
-        name="packed-weights-that-change",
+        name="prepared-weights-that-change",
         file="elmo_core/kernels/matmul.py",
         old="if key not in cache or cache[key][0] != state:",
         new="if key not in cache:",
