@@ -60,7 +60,7 @@ def embed(
     if os.path.lexists(folder) and not folder.is_dir():
         raise UserError(
             f"{folder} is not a folder. The parts of {output.name} go there: move it, "
-            "or choose another --output."
+            "or choose another `output`."
         )
     settings = _describe(embedder, text)
     settings["forget_sentences"] = forget_sentences
@@ -180,14 +180,14 @@ def _check_settings(path: Path, settings: Mapping[str, Any], folder: Path | None
     except (OSError, KeyError, ValueError) as error:
         raise UserError(
             f"{path} is damaged, or not of `{command_line('run_embed.py')}`. Choose another "
-            "--output, or delete it."
+            "`output`, or delete it."
         ) from error
     changes = differences(saved, settings)
     if changes:
         changed = "; ".join(changes.values())
         raise UserError(
             f"{folder or path} exists with other settings: {changed}. "
-            "Choose another --output, or delete it."
+            "Choose another `output`, or delete it."
         )
 
 

@@ -15,8 +15,8 @@ from elmo_core.messages import UserError
 from elmo_core.training.ranks import Ranks
 
 ADVICE = (
-    "It is not saved. Resume earlier with --init_from_ckpt, --allow_changes "
-    "and a lower --lr or --max_grad_norm."
+    "It is not saved. Resume earlier with `init_from_ckpt`, `allow_changes=True` "
+    "and a lower `lr` or `max_grad_norm`."
 )
 
 

@@ -46,7 +46,7 @@ def check_vocabulary(
     """Raise if the vocabulary of a file is not that of the checkpoint `source`."""
     if vocabulary.fingerprint != expected.fingerprint:
         raise UserError(
-            f"--vocab_file {path} ({len(vocabulary):,} words) is not the vocabulary of {source} "
+            f"`vocab_file` {path} ({len(vocabulary):,} words) is not the vocabulary of {source} "
             f"({len(expected):,} words, vocab.txt in its folder). Omit it, or change it with "
             f"`{command_line('run_pretrain.py --finetune_from')}`."
         )
@@ -87,15 +87,15 @@ def initialise_from_vectors(bilm: BiLM, vocabulary: Vocabulary, path: Path) -> N
     if not tables:
         raise UserError(
             f"{path}: the model reads characters only. "
-            "Expected one with words: --input=word or char+word."
+            "Expected one with words: `input=word` or char+word."
         )
-    flag = "word_dim" if bilm.config.input == "char+word" else "projection_dim"
-    dimensions = getattr(bilm.config, flag)
+    field = "word_dim" if bilm.config.input == "char+word" else "projection_dim"
+    dimensions = getattr(bilm.config, field)
     vectors = load_word_vectors(path)
     if vectors.vector_size != dimensions:
         raise UserError(
             f"{path}: {vectors.vector_size} dimensions, the model has {dimensions}. "
-            f"Give --{flag}={vectors.vector_size}."
+            f"Give `{field}={vectors.vector_size}`."
         )
     ids = np.array([k for k, token in enumerate(vocabulary.tokens) if token in vectors])
     if not len(ids):

@@ -221,7 +221,7 @@ def changed_settings(
     if not allow_changes:
         raise UserError(
             f"{source} has other settings: {differing}. "
-            "Use the same, or resume with --allow_changes."
+            "Use the same, or resume with `allow_changes=True`."
         )
     log.warning(f"Resuming with changes: {differing}.")
     return set(changes)

@@ -31,11 +31,11 @@ def locked(folder: Path) -> Iterator[None]:
     """Make the folder and hold its lock: one process at a time uses it."""
     if checkpoint.exists(folder):
         raise UserError(
-            f"--save_dir {folder} is the folder of a model. "
+            f"`save_dir` {folder} is the folder of a model. "
             "Name another, for the checkpoints of this run."
         )
     for name in (LOG, checkpoint.NAMES):
-        disk.check_output("--save_dir", folder / name)
+        disk.check_output("`save_dir`", folder / name)
     folder.mkdir(parents=True, exist_ok=True)
     with disk.locked(folder / ".lock"):
         _restore_checkpoints(folder)
@@ -75,14 +75,15 @@ def check(folder: Path, source: Path | None, overwrite: bool) -> None:
         others.append(LOG)
     if others:
         raise UserError(
-            f"--save_dir {folder} has {join_names(others)}, not of a run. "
+            f"`save_dir` {folder} has {join_names(others)}, not of a run. "
             "Rename it, or name another."
         )
     steps = [str(step) for step in _of_another_run(folder, source)]
     if steps and not overwrite:
         raise UserError(
-            f"--save_dir {folder} holds checkpoints of an earlier run: {join_names(steps)}. "
-            f"Add --resume to continue it, --overwrite, or --finetune_from={folder} in a new one."
+            f"`save_dir` {folder} holds checkpoints of an earlier run: {join_names(steps)}. "
+            f"Add `resume=True` to continue it, `overwrite=True`, or `finetune_from={folder}` "
+            "in a new one."
         )
 
 

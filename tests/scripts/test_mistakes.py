@@ -12,6 +12,7 @@ import pytest
 import runs
 import tiny
 
+from args import with_flags
 from elmo_core.messages import UserError
 
 LINES = [
@@ -175,7 +176,7 @@ def test_a_mistake_is_named_and_changes_nothing(
     before = contents(folder)
     with pytest.raises((UserError, SystemExit)) as raised:
         importlib.import_module(script).main(shlex.split(flags))
-    message = str(raised.value)
+    message = with_flags(str(raised.value))
     if raised.type is SystemExit:  # of argparse
         assert message == "2"
         message = capsys.readouterr().err.splitlines()[-1]

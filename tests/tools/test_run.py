@@ -202,7 +202,7 @@ def test_a_run_resumed_before_its_best_model_finds_another(corpus, tmp_path, mon
         (
             "init_from_ckpt",
             {"vocab_file": PROJECT / "data" / "vocabulary.txt"},
-            "--vocab_file .*vocabulary.txt",
+            "`vocab_file` .*vocabulary.txt",
         ),
         ("finetune_from", {"input": "word"}, "input was char, is word"),
         ("finetune_from", {"model_size": "small", "cell_dim": None}, "cell_dim was 13, is 1024"),

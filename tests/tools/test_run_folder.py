@@ -82,7 +82,7 @@ def test_an_earlier_run_is_not_overwritten_by_accident(corpus, finished, tmp_pat
     shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     before = content(tmp_path)
     for changes in ([], [f"--finetune_from={tmp_path}"], [f"--init_from_ckpt={tmp_path / '10'}"]):
-        with pytest.raises(UserError, match="--save_dir"):
+        with pytest.raises(UserError, match="save_dir"):
             run_pretrain.main([*argv, *changes])
         assert before == content(tmp_path)
 
