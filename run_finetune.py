@@ -16,7 +16,6 @@ scores on the published split of the sentence polarity dataset; word2vec + bag o
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from itertools import tee
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,13 +56,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 def predict(args: argparse.Namespace, classifier: "Classifier") -> None:
     """Write the class of each text, its probability and the text; or JSON. A blank line stays blank."""
     with script.output(args.output, args.input) as target:
-        texts, copies = tee(
-            map(
-                classifier.tokenised,
-                input_texts(args, classifier.classes, classifier.parts["pairs"]),
-            )
-        )
-        for text, row in zip(texts, classifier.predictions(copies, None), strict=True):
+        texts = input_texts(args, classifier.labels, classifier.parts["pairs"])
+        tokenised = (classifier.tokenised(text) for text in texts)
+        for text, row in classifier.predicted(tokenised, is_lazy=True):
             target.write(f"{formatted(classifier, text, row, args) if any(text.texts) else ''}\n")
             target.flush()
 
@@ -83,12 +78,12 @@ def formatted(
     row: np.ndarray,
     args: argparse.Namespace,
 ) -> str:
-    label = classifier.classes[row.argmax()]
+    label = classifier.labels[row.argmax()]
     if args.output_format == "tsv":
         return "\t".join([str(label), f"{row.max():.4f}", *text.texts])
     values = dict(zip(("text", "text2"), text.texts, strict=False)) | {"label": label}
     values["probabilities"] = dict(
-        zip(map(str, classifier.classes), row.astype(float).round(6).tolist(), strict=True)
+        zip(map(str, classifier.labels), row.astype(float).round(6).tolist(), strict=True)
     )
     return json.dumps(values, ensure_ascii=False)
 

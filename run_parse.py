@@ -50,7 +50,7 @@ def predict(args: argparse.Namespace, parser: "Parser") -> None:
     """Write the sentences of a treebank, or of lines of text, in CoNLL-U with their trees."""
     disk.check_output("--svg", args.svg, args.input, args.output)
     with script.output(args.output, args.input) as target:
-        for k, tree in enumerate(parser.predict(sentences(args, parser))):
+        for k, tree in enumerate(parser.iter_predict(sentences(args, parser))):
             target.write(tree.to_conllu())
             target.flush()
             if args.svg and not k:

@@ -62,11 +62,14 @@ def predict(args: argparse.Namespace, reader: "Reader") -> None:
     with script.output(args.output, args.input, args.passage) as target:
         if args.input:
             passages = read_passages(args.input, require_answers=False)
-            best = reader.best(tokenise_passages(passages, reader.tokeniser), args.k or 1)
-            values = {
-                id: [a._asdict() for a in some] if args.k else text_of(some)
-                for id, some in best.items()
-            }
+            tokenise_passages(passages, reader.tokeniser)
+            values = {}
+            for passage, of_passage in zip(
+                passages, reader.best(passages, args.k or 1), strict=True
+            ):
+                for question, answers in zip(passage.questions, of_passage, strict=True):
+                    found = [answer._asdict() for answer in answers]
+                    values[question.id] = found if args.k else text_of(answers)
             target.write(json.dumps(values, ensure_ascii=False, indent=1) + "\n")
             return
         disk.check_input(args.passage, "a passage", "--passage")
@@ -75,7 +78,7 @@ def predict(args: argparse.Namespace, reader: "Reader") -> None:
             raise UserError(f"--passage {args.passage}: the passage has no words.")
         lines, questions = tee(read_lines(None))
         for line, answers in zip(
-            lines, reader.answers(((x, passage) for x in questions), args.k or 1), strict=True
+            lines, reader.iter_answers(((x, passage) for x in questions), args.k or 1), strict=True
         ):
             found = [a._asdict() for a in answers]
             written = (

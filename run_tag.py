@@ -61,7 +61,7 @@ def predict(args: argparse.Namespace, tagger: "Tagger") -> None:
         )
     with script.output(args.output, args.input) as target:
         lines = (tagger.line(text, args.lang) for text in text_lines(args.input, tagger.labels))
-        for line, *found in tagger.tagged(lines, None, scored=args.output_format == "json"):
+        for line, *found in tagger.tagged(lines, scored=args.output_format == "json"):
             target.write(
                 formatted(tagger, line, *found, args.output_format) if line.text.strip() else "\n"
             )

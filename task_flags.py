@@ -145,18 +145,17 @@ def train(args: argparse.Namespace, task: "type[Task]", data: Any = None, test: 
     }
     test = args.test_file or test
     trained = task.train(data or args.train_file, **given, test=test, settings=args.settings)
-    for part, summary in trained.scores["summary"].items():
-        epoch = f", epoch {trained.scores['epoch']}" if part == "dev" else ""
-        print(f"== {part}{epoch}: {summary.strip()}")
-        if part in trained.results:
-            print(trained.results[part].table())
+    for part, score in trained.scores.items():
+        epoch = f", epoch {trained.training['epoch']}" if part == "dev" else ""
+        print(f"== {part}{epoch}: {score.summary.strip()}")
+        print(score.table())
     if args.save_dir:
         print(f"saved in {args.save_dir}")
-    disk.write_json(args.json, trained.scores, indent=1, ensure_ascii=False)
+    disk.write_json(args.json, trained.report(), indent=1, ensure_ascii=False)
 
 
 def evaluate(args: argparse.Namespace, task: "Task") -> None:
     """Print the scores of a test set, and write --json."""
-    score = task.evaluated(task.read(args.test_file))
+    score = task.evaluate(args.test_file)
     print(f"== {args.test_file}: {score.summary}\n{score.table()}")
     disk.write_json(args.json, {"test": score.to_dict()}, indent=1, ensure_ascii=False)

@@ -44,7 +44,7 @@ from elmo_core.weights import checkpoint, model_files
 from elmo_tasks import Classifier, Parser, Reader, Tagger
 from elmo_tasks.reading.data import read_passages
 from elmo_tasks.tagging.data import SentenceReader
-from elmo_tasks.tagging.score import Score
+from elmo_tasks.tagging.score import TaggerScore
 
 ARMS = {  # settings; {elmo}, {vectors}, ... are the flags
     "nothing": {"elmo": None},
@@ -249,10 +249,10 @@ def save_random(name: str, folder: Path) -> None:
 def scores_of(task: str, model: Any, test: Any) -> dict[str, np.ndarray]:
     """Per measure, one value per test text; their mean is the run's score."""
     if isinstance(model, Classifier):
-        score = model.evaluated(model.read(test))
+        score = model.evaluate(test)
         return {"accuracy": (score.predicted == score.labels).astype(float)}
     if isinstance(model, Reader):
-        score = model.evaluated(model.read(test))
+        score = model.evaluate(test)
         return {"EM": score.exact, "F1": score.f1}
     sentences = model.read(test)
     pairs = zip(sentences, model.predictions(sentences), strict=True)
@@ -264,7 +264,7 @@ def scores_of(task: str, model: Any, test: Any) -> dict[str, np.ndarray]:
             name.upper(): ratio_contributions(values, words) for name, values in correct.items()
         }
     known = set(model.parts["known"] or ())
-    scores = [Score(model.settings.scheme, of_words=True, known=known) for _ in sentences]
+    scores = [TaggerScore(model.settings.scheme, of_words=True, known=known) for _ in sentences]
     for score, (sentence, prediction) in zip(scores, pairs, strict=True):
         score.add(sentence.tokens, sentence.labels, model.names(prediction))
     counts = {"F1": [score.total for score in scores]}

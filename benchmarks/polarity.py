@@ -120,7 +120,7 @@ def run(
             for values in itertools.product(*searched.values())
         ]
         first = best = max(
-            (trained(frozen, **values) for values in grid), key=lambda x: x.results["dev"].value
+            (trained(frozen, **values) for values in grid), key=lambda x: x.scores["dev"].value
         )
         chosen = {name: getattr(best.settings, name) for name in searched}
         if settings.elmo_trainable or settings.word_vectors_trainable:

@@ -3,17 +3,17 @@
 import json
 import math
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from elmo_core.checks import describe
+from elmo_core.checks import as_list, describe
 from elmo_core.files import disk
 from elmo_core.files.tensors import digest, read_tensors
 from elmo_core.kernels import precision
@@ -31,6 +31,7 @@ from elmo_tasks import folder as model_folder
 from elmo_tasks.inputs import BILM, FileVectors, PretrainedELMo, Rows, TokenInputs, default_elmo
 from elmo_tasks.ready import ready_made
 from elmo_tasks.records import is_table
+from elmo_tasks.score import SavedScore, Score
 from elmo_tasks.settings import Settings
 from elmo_tasks.trainer import (
     ELMO_DIGEST,
@@ -44,11 +45,11 @@ from elmo_tasks.trainer import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-VECTORS, LISTS = "word_vectors", "list of "  # names of tensors
+VECTORS = "word_vectors"  # the tensor of a file's vectors
+LISTS = "list of "  # how the names of tensors begin that hold long lists
 LONGEST = 1000  # list in config.json
-TRAINING = (
-    threading.RLock()
-)  # held by a training, whose random numbers come from Paddle's generator
+# Held by a training, whose random numbers come from Paddle's generator.
+TRAINING = threading.RLock()
 EXAMPLES = {"zh": "我爱北京。", "characters": "我爱北京。"}  # in the model card
 CARD_TEXT = """# {name}
 
@@ -67,35 +68,57 @@ print({cls}("{name}").{call})
 ```
 """
 S = TypeVar("S", bound=Settings)
+Example = TypeVar("Example")
+Prediction = TypeVar("Prediction")
 
 
-class Task(Generic[S]):
+class Network(Protocol):
+    """What `Task.build` returns: a `paddle.nn.Layer` that reads `inputs` and has a loss."""
+
+    inputs: TokenInputs
+    training: bool
+
+    def loss(self, batch: Any) -> paddle.Tensor:
+        """The loss of a batch that `Task.collate` has made, a tensor of one number."""
+
+    def state_dict(self) -> dict[str, paddle.Tensor]: ...
+
+    def train(self) -> None: ...
+
+    def eval(self) -> None: ...
+
+
+class Task(ABC, Generic[S, Example, Prediction]):
     """A network with its settings and parts. Thread-safe: one thread at a time computes, and one at a time trains.
 
-    parts: what else its network and its predictions depend on, as plain values for JSON, such as labels and words.
+    A user trains with `train`, loads with the name of the class, and calls `predict`, `iter_predict`, `evaluate` and `save`.
+    settings: of the training. scores: of the trained model, by part of the data: dev, test.
+    training: the best epoch, the seconds, and the number of examples by part of the data.
+    parts: what else the network and its predictions depend on, as plain values for JSON, such as labels and words.
 
-    A subclass names itself, reads data with `read_training`, `set_up` and `read`, and defines `build`, `collate`, `decode`
-    and `measure`.
-    Examples are of any type; in training their `repr` tells data sets apart.
+    All other methods are for subclasses. One must define `name`, `settings_type`, and what is abstract: `read_data`,
+    `set_up`, `build`, `collate`, `decode`, `measure` and `results`; it may define the others of that section.
+    Examples are of any type with `tokens`; those without may define `texts`, `length` and `rows`. In training their
+    `repr` tells data sets apart.
     """
 
     name: ClassVar[str]  # such as "tagger"
     settings_type: ClassVar[type[Settings]]
-    example: ClassVar[str]  # the call in the model card, with {text!r}
     batch_size: ClassVar[int] = 64  # in prediction
     batch_tokens: ClassVar[int] = 8192  # with padding
     random_vectors: ClassVar[bool] = False  # for words without one in the file
     settings: S
     parts: dict[str, Any]
-    network: paddle.nn.Layer  # with `inputs`, which are TokenInputs
-    scores: dict[str, Any]  # of `train`
-    results: Mapping[str, Any] = MappingProxyType({})  # scores of `train`, by part of the data
+    network: Network
+    scores: dict[str, Score]
+    training: dict[str, Any]
     folder: Path | None = None
-    identity: dict[str, Any] | None = None  # of the training
+    identity: dict[str, Any] | None = None  # what a resumed training must share
 
     def __init__(self, folder: str | Path = "", device: str = "auto", precision: str = "float32"):
-        """Load a folder or, by its name, a ready-made model. A folder of that name with a trained model takes precedence.
+        """Load a trained model from its folder, or a ready-made one by its name; `train` makes new ones.
 
+        A folder of that name with a trained model takes precedence over the ready-made model.
         device: auto, cpu, gpu or gpu:N. precision: of ELMo's products: float32, bfloat16 or auto.
         """
         if not str(folder):
@@ -103,9 +126,8 @@ class Task(Generic[S]):
             raise TypeError(
                 f"{cls}() lacks the folder, or the name, of a trained model. {cls}.train(...) trains one."
             )
-        chosen_precision(
-            precision, runtime.device_name(device)
-        )  # raises unless this machine has them
+        # Raises unless this machine has them.
+        chosen_precision(precision, runtime.device_name(device))
         name = str(folder)
         folder = disk.user_path(folder)
         ready = {path.name: path for path in ready_made(self.name)}
@@ -124,42 +146,72 @@ class Task(Generic[S]):
         try:
             self._load(folder, values, device, precision)
         except UserError:
+            # Perhaps a save has replaced the model meanwhile.
             replaced = model_folder.read_config(folder)
             if replaced is None or replaced == values:
                 raise
-            self._load(
-                folder, replaced, device, precision
-            )  # a save has replaced the model meanwhile
+            self._load(folder, replaced, device, precision)
         self.folder = folder
 
     # What a subclass defines
 
     @classmethod
-    def read_training(cls, given: dict[str, Any], settings: Any) -> dict[str, list[Any]]:
-        """Read the data of a training. given: by name, train and, if given, dev and test. Returns examples by name."""
-        raise NotImplementedError
+    @abstractmethod
+    def read_data(cls, data: Any, name: str, settings: S) -> list[Example]:
+        """Read labelled examples: a file, a table, or a pair (texts, labels). name: of the argument, for messages."""
 
     @classmethod
-    def texts(cls, examples: Sequence[Any]) -> Iterable[str]:
-        """The texts or tokens of examples that `read_training` returned, by which the language is recognised."""
+    @abstractmethod
+    def set_up(
+        cls, data: dict[str, list[Example]], settings: S, pretrained: PretrainedELMo | None
+    ) -> tuple[S, dict[str, Any], dict[str, list[Any]]]:
+        """Complete what `read_data` returned, by part of the data: train and, if given, dev and test.
+
+        Returns the settings with what the data tell, the parts, and the examples, which include dev; see `resolve_language`
+        and `with_dev`.
+        """
+
+    @abstractmethod
+    def build(self) -> Network:
+        """Build the network from `settings`, `parts`, `vectors` and `pretrained`; its `inputs` are `make_inputs()`."""
+
+    @abstractmethod
+    def collate(self, examples: Sequence[Any]) -> Any:
+        """Make a batch of examples, with what they should be predicted as if the network is in training."""
+
+    @abstractmethod
+    def decode(self, batch: Any) -> Sequence[Prediction]:
+        """Predict each example of a batch."""
+
+    @abstractmethod
+    def measure(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> Score:
+        """Score the predictions of labelled examples."""
+
+    @abstractmethod
+    def results(self, texts: Iterable[Any], is_lazy: bool = False) -> Iterator[Any]:
+        """Yield what `predict` returns of each text that a user gives: make examples, and see `predicted`.
+
+        What is no text is a TypeError that names its number.
+        """
+
+    # What a subclass may define
+
+    @classmethod
+    def texts(cls, examples: Sequence[Example]) -> Iterable[str]:
+        """The texts or tokens of examples that `read_data` returned, by which the language is recognised."""
         return (" ".join(example.tokens) for example in examples)
 
-    @classmethod
-    def set_up(
-        cls, data: dict[str, list[Any]], settings: Any, pretrained: PretrainedELMo | None
-    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-        """Complete what `read_training` returned: the settings with what the data tell, the parts, and the examples by
-        name, which include dev.
-        """
-        raise NotImplementedError
+    def complete(self, examples: list[Example]) -> list[Example]:
+        """Complete examples of `read_data` as `set_up` did those of the training, for example with their tokens."""
+        return examples
 
-    def build(self) -> paddle.nn.Layer:
-        """Build the network from `settings`, `parts`, `vectors` and `pretrained`."""
-        raise NotImplementedError
+    def is_one(self, texts: Any) -> bool:
+        """Whether `predict` was given one text, not several."""
+        return isinstance(texts, str)
 
     def make_inputs(self, **options: Any) -> TokenInputs:
-        """Build the inputs of the network, with the words of the training data. options: of `TokenInputs`."""
-        words = self.parts["words"]
+        """Build the inputs of the network, with `parts["words"]`, if there are any. options: of `TokenInputs`."""
+        words = self.parts.get("words")
         vocabulary = Vocabulary([*SPECIAL_TOKENS, *words]) if words is not None else None
         return TokenInputs(self.settings, vocabulary, self.vectors, self.pretrained, **options)
 
@@ -172,28 +224,24 @@ class Task(Generic[S]):
         return Rows([example.tokens for example in examples])
 
     def prepare(self, train: Sequence[Any]) -> None:
-        """Set what the network takes from the training data, whose ELMo vectors are cached."""
-        if self.network.inputs.words:
-            self.network.inputs.words.count(chain.from_iterable(self.rows(train).tokens))
+        """Set what the network takes from the training data, whose ELMo vectors are cached: words, and statistics."""
+        inputs = self.network.inputs
+        if inputs.words:
+            inputs.words.count(chain.from_iterable(self.rows(train).tokens))
+        if len(inputs.statistics):
+            self.network.eval()
+            batches = sentence_batches(
+                train, self.batch_size, self.batch_tokens, window=len(train), length=self.length
+            )
+            inputs.standardise(self.rows(batch) for _, batch in batches)
 
-    def collate(self, examples: Sequence[Any]) -> Any:
-        """Make a batch of examples, with what they should be predicted as if the network is in training."""
-        raise NotImplementedError
-
-    def decode(self, batch: Any) -> Sequence[Any]:
-        """Predict each example of a batch."""
-        raise NotImplementedError
-
-    def measure(self, examples: Sequence[Any], predictions: Sequence[Any]) -> Any:
-        """Score the predictions of examples.
-
-        The score has a `value`, which selects the best epoch, a `summary` for the log, `to_dict()` for JSON, and `table()`.
-        """
-        raise NotImplementedError
-
-    def phases(self) -> Iterator[Any]:
+    def phases(self) -> Iterator[S]:
         """Yield the settings of each training, one after the other."""
         yield self.settings
+
+    def usage(self, text: str) -> str:
+        """The call in the model card, on a text."""
+        return f"predict({text!r})"
 
     # Training
 
@@ -214,13 +262,15 @@ class Task(Generic[S]):
     ) -> "Self":
         """Train a model. It has the weights of the epoch that scores best on the dev set; its `scores` tell more.
 
-        data: a file, a DataFrame, a `datasets.Dataset` or a list of dictionaries; or lists of tokens, or texts, whose labels
-        are given separately. dev, test: the same, or such a pair. Without dev, a tenth of the data is held out.
+        data: a file, a table, or a list, whose labels are given separately; the class says of what. A table is a
+        DataFrame, a `datasets.Dataset` or a list of dictionaries.
+        dev, test: the same, or a pair (data, labels). Without dev, a tenth of the data is held out.
         save_dir: a new or empty folder for the model; overwrite: or that of such a model, which is replaced at the end.
         resume: continue an interrupted training, start if there is none, return the model if it is finished.
         progress: called with the scores of each epoch; False: no bar.
         Trainings in several threads run one after the other.
         """
+        cls._check_definition()
         if save_dir is not None:
             model_folder.check(disk.user_path(save_dir), cls.name, overwrite, resume)
         elif overwrite or resume:
@@ -235,7 +285,7 @@ class Task(Generic[S]):
             given["dev"] = dev
         if test is not None:
             given["test"] = test
-        examples = cls.read_training(given, settings)
+        examples = {name: cls.read_data(part, name, settings) for name, part in given.items()}
         if settings.elmo == AUTO:
             name = default_elmo(settings.lang, cls.texts(examples["train"]))
             settings = replace(settings, elmo=name)
@@ -260,14 +310,17 @@ class Task(Generic[S]):
         task = cls.__new__(cls)
         pretrained = pretrained or PretrainedELMo.load(settings.elmo)
         paddle.seed(settings.seed)
-        task._set(
-            settings,
-            parts,
-            pretrained,
-            FileVectors.from_settings(settings, cls.random_vectors),
-            device,
-        )
+        vectors = FileVectors.from_settings(settings, cls.random_vectors)
+        task._set(settings, parts, pretrained, vectors, device)
         return task
+
+    @classmethod
+    def _check_definition(cls) -> None:
+        """Raise if a subclass lacks what it must define, before data and ELMo are loaded."""
+        missing = [name for name in ("name", "settings_type") if not hasattr(cls, name)]
+        missing += sorted(cls.__abstractmethods__)
+        if missing:
+            raise TypeError(f"{cls.__name__} does not define {join_names(missing)}, see `Task`.")
 
     def _learn(
         self,
@@ -298,43 +351,84 @@ class Task(Generic[S]):
             for number, settings in enumerate(self.phases(), 1):
                 state = fit(self, train, dev, settings, folder, resume, progress, number)
                 seconds += state.seconds
-            self.results = {"dev": state.best_score}
+            self.scores = {"dev": state.best_score}
             if "test" in data:
-                self.results["test"] = self.evaluated(data["test"])
+                self.scores["test"] = self.evaluated(data["test"])
         if inputs.elmo and not self.pretrained.layer:
             inputs.elmo.clear_cache()  # of the training texts: it may hold gigabytes
-        self.scores = {
+        self.training = {
             "epoch": state.best_epoch,
             "seconds": seconds,
             "sizes": {name: len(part) for name, part in data.items()},
-            **{part: score.to_dict() for part, score in self.results.items()},
-            "summary": {part: score.summary for part, score in self.results.items()},
         }
         if folder:
             self._write(folder)
         return self
 
-    def read(self, data: Any) -> list[Any]:
+    def report(self) -> dict[str, Any]:
+        """The training and its scores as plain values, which config.json and `--json` hold."""
+        return {
+            **self.training,
+            **{part: score.to_dict() for part, score in self.scores.items()},
+            "summary": {part: score.summary for part, score in self.scores.items()},
+        }
+
+    # Scores and predictions
+
+    def evaluate(self, data: Any, labels: Iterable[Any] | None = None) -> Score:
+        """Score the model on data, given as to `train`. The score prints itself; `score["f1"]` is a figure."""
+        return self.evaluated(self.read(data if labels is None else (data, labels)))
+
+    def predict(self, texts: Any) -> Any:
+        """Return what is predicted of each text of a list or column; of one text, its prediction."""
+        return self._one_or_all(texts, self.results)
+
+    def iter_predict(self, texts: Iterable[Any]) -> Iterator[Any]:
+        """Like `predict`, but lazy, for any number of texts: reads ahead some batches."""
+        return self.results(checked_stream(texts), is_lazy=True)
+
+    def _one_or_all(self, texts: Any, predict: Callable[[Sequence[Any]], Iterator[Any]]) -> Any:
+        """The only result of one text, or the list of those of several. predict: yields that of each text."""
+        if self.is_one(texts):
+            (result,) = predict([texts])
+            return result
+        items = None if is_table(texts) else as_list(texts)
+        if items is None:
+            is_iterator = isinstance(texts, Iterator)
+            hint = " `iter_predict` and its like take iterators." if is_iterator else ""
+            expected = "a list or a column of texts, or one text"
+            raise TypeError(f"found {describe(texts)}, expected {expected}.{hint}")
+        return list(predict(items))
+
+    def read(self, data: Any) -> list[Example]:
         """Read labelled data as in training."""
-        raise NotImplementedError
+        return self.complete(self.read_data(data, "data", self.settings))
 
-    def evaluate(self, data: Any, labels: Iterable[Any] | None = None) -> dict[str, Any]:
-        """Score the model on data, given as to `train`."""
-        return self.evaluated(self.read(data if labels is None else (data, labels))).to_dict()
-
-    def evaluated(self, examples: Sequence[Any]) -> Any:
+    def evaluated(self, examples: Sequence[Example]) -> Score:
+        """Score the model on examples."""
         return self.measure(examples, list(self.predictions(examples)))
 
-    def predictions(
-        self, examples: Iterable[Any], window: float | None = math.inf
-    ) -> Iterator[Any]:
-        """Yield the prediction of each example, in order. window: examples that are sorted together; None: some."""
-        batches = sentence_batches(
-            examples, self.batch_size, self.batch_tokens, window, self.length
-        )
-        return restore_order((positions, self._decoded(batch)) for positions, batch in batches)
+    def predictions(self, examples: Sequence[Example]) -> Iterator[Prediction]:
+        """Yield the prediction of each example, in order."""
+        return (prediction for _, prediction in self.predicted(examples))
 
-    def _decoded(self, examples: Sequence[Any]) -> Sequence[Any]:
+    def predicted(
+        self, examples: Iterable[Any], is_lazy: bool = False
+    ) -> Iterator[tuple[Any, Prediction]]:
+        """Yield each example with its prediction, in order. is_lazy: some, not all, are sorted into batches together."""
+        batches = sentence_batches(
+            examples,
+            self.batch_size,
+            self.batch_tokens,
+            window=None if is_lazy else math.inf,
+            length=self.length,
+        )
+        return restore_order(
+            (positions, zip(batch, self._decoded(batch), strict=True))
+            for positions, batch in batches
+        )
+
+    def _decoded(self, examples: Sequence[Any]) -> Sequence[Prediction]:
         with self._lock, precision.inference(self.device):
             self.network.eval()
             return self.decode(self.collate(examples))
@@ -349,14 +443,12 @@ class Task(Generic[S]):
 
     def trained_weights(self) -> dict[str, paddle.Tensor]:
         """The network's weights, without those of a frozen ELMo."""
-        is_tuned, state = self.settings.elmo_trainable, self.network.state_dict()
-        weights = {
-            id(weight): (name, weight) for name, weight in state.items()
-        }  # Paddle's LSTMs name theirs twice
+        is_tuned = self.settings.elmo_trainable
+        state = self.network.state_dict()
+        # Paddle's LSTMs name each of their weights twice: the last name counts.
+        named = {id(weight): (name, weight) for name, weight in state.items()}
         return {
-            name: weight
-            for name, weight in weights.values()
-            if is_tuned or not name.startswith(BILM)
+            name: weight for name, weight in named.values() if is_tuned or not name.startswith(BILM)
         }
 
     def elmo_digest(self) -> str:
@@ -371,12 +463,13 @@ class Task(Generic[S]):
         self,
         settings: Any,
         parts: dict[str, Any],
-        pretrained,
-        vectors,
+        pretrained: PretrainedELMo | None,
+        vectors: FileVectors | None,
         device: str,
-        precision="float32",
+        precision: str = "float32",
     ) -> None:
         self.scores = {}
+        self.training = {}
         self._lock = threading.RLock()
         self.device = runtime.device_name(device)
         self.precision = chosen_precision(precision, self.device)
@@ -390,7 +483,8 @@ class Task(Generic[S]):
             self.network.inputs.elmo.precision = self.precision
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({repr(str(self.folder)) if self.folder else ''})"
+        folder = repr(str(self.folder)) if self.folder else ""
+        return f"{type(self).__name__}({folder})"
 
     # Copies and folders
 
@@ -417,7 +511,11 @@ class Task(Generic[S]):
             "task": self.name,
             "settings": self.settings.to_dict(),
             "parts": parts,
-            "scores": self.scores,
+            "scores": {
+                **self.report(),
+                "table": {part: score.table() for part, score in self.scores.items()},
+                "value": {part: score.value for part, score in self.scores.items()},
+            },
             "training": self.identity,
         }
         return values, tensors
@@ -436,9 +534,8 @@ class Task(Generic[S]):
             text = bytes(tensors.pop(name)).decode("utf-8", "surrogatepass")
             lists[name.removeprefix(LISTS)] = json.loads(text)
         for name, value in values["parts"].items():
-            if (
-                isinstance(value, list) and len(value) > LONGEST
-            ):  # which `_content` stores elsewhere
+            # `_content` stores longer ones elsewhere.
+            if isinstance(value, list) and len(value) > LONGEST:
                 raise UserError(
                     f"`{name}` has {len(value):,} items, expected {LONGEST:,} or fewer."
                 )
@@ -452,13 +549,7 @@ class Task(Generic[S]):
             vectors = FileVectors(words, tensors.pop(VECTORS), self.random_vectors, settings.seed)
         self._set(settings, {**values["parts"], **lists}, pretrained, vectors, device, precision)
         set_weights(self.trained_weights(), tensors, f"the weights of a {self.name}")
-        self.scores = values["scores"]
-        if not isinstance(self.scores, dict):
-            raise UserError(f"`scores` is {self.scores!r:.60}, expected an object.")
-        for name in ("sizes", "summary"):
-            value = self.scores.get(name, {})
-            if not isinstance(value, dict):
-                raise UserError(f"`{name}` of `scores` is {value!r:.60}, expected an object.")
+        self.scores, self.training = read_scores(values["scores"])
         self.identity = values.get("training")
 
     def _load(self, folder: Path, values: dict[str, Any], device: str, precision: str) -> None:
@@ -534,12 +625,11 @@ class Task(Generic[S]):
         if self.pretrained:
             source = self.pretrained.name or "a copy in this folder"
         lines.append(f"- ELMo: {source}")
-        sizes = self.scores.get("sizes", {})
+        sizes = self.training.get("sizes", {})
         if sizes:
             counts = [f"{n:,} {part}" for part, n in sizes.items()]
             lines.append(f"- examples: {', '.join(counts)}")
-        summaries = self.scores.get("summary", {})
-        rows = [f"| {part} | {summary.strip()} |" for part, summary in summaries.items()]
+        rows = [f"| {part} | {score.summary.strip()} |" for part, score in self.scores.items()]
         cls = type(self)
         is_ours = cls.__module__.startswith("elmo_tasks.")
         return CARD_TEXT.format(
@@ -549,7 +639,7 @@ class Task(Generic[S]):
             rows="\n".join(rows),
             module="elmo_tasks" if is_ours else cls.__module__,
             cls=cls.__name__,
-            call=self.example.format(text=EXAMPLES.get(self.settings.lang, "A short text.")),
+            call=self.usage(EXAMPLES.get(self.settings.lang, "A short text.")),
         )
 
 
@@ -563,11 +653,15 @@ def resolve_language(
     return replace(settings, lang=tokeniser.lang, user_dict=user_dict), tokeniser
 
 
-def with_dev(data: dict[str, Any], settings: Any, split: Any = hold_out) -> dict[str, Any]:
+def with_dev(
+    data: dict[str, list[Any]],
+    settings: Any,
+    split: Callable[[Sequence[Any], int], tuple[list[Any], list[Any]]] = hold_out,
+) -> dict[str, list[Any]]:
     """The data with a dev set: by default, a part of the training data is held out."""
-    train, dev = (
-        (data["train"], data["dev"]) if "dev" in data else split(data["train"], settings.seed)
-    )
+    if "dev" in data:
+        return data
+    train, dev = split(data["train"], settings.seed)
     return {**data, "train": train, "dev": dev}
 
 
@@ -579,13 +673,29 @@ def check_sizes(settings: Settings, tensors: Mapping[str, np.ndarray]) -> None:
             raise UserError(f"`{name}` is {value}, but the weights are far fewer.")
 
 
-def as_given(values: Any, name: str, predict: Any) -> Any:
-    """Return what predict(values, window) yields: as an iterator if the values are one, perhaps endless, else as a list.
+def read_scores(values: Any) -> tuple[dict[str, Score], dict[str, Any]]:
+    """The scores and the training of a model, of what `scores` of config.json holds."""
+    if not isinstance(values, dict):
+        raise UserError(f"`scores` is {values!r:.60}, expected an object.")
+    for name in ("sizes", "summary", "table", "value", "dev", "test"):
+        value = values.get(name, {})
+        if not isinstance(value, dict):
+            raise UserError(f"`{name}` of `scores` is {value!r:.60}, expected an object.")
+    scores: dict[str, Score] = {}
+    for part, summary in values.get("summary", {}).items():
+        scores[part] = SavedScore(
+            figures=values.get(part, {}),
+            value=values.get("value", {}).get(part, 0.0),
+            summary=str(summary),
+            lines=str(values.get("table", {}).get(part, "")),
+        )
+    names = ("epoch", "seconds", "sizes")
+    return scores, {name: values[name] for name in names if name in values}
 
-    name: of the argument. window: how many values are sorted together, see `Task.predictions`.
-    """
-    if isinstance(values, str | Mapping) or is_table(values) or not isinstance(values, Iterable):
-        raise TypeError(f"{name}: found {describe(values)}, expected a list or a column of {name}.")
-    is_lazy = isinstance(values, Iterator)
-    results = predict(values, None if is_lazy else math.inf)
-    return results if is_lazy else list(results)
+
+def checked_stream(texts: Any) -> Iterable[Any]:
+    """The texts. Raise unless they are an iterable of texts, not one text or a table."""
+    is_iterable = isinstance(texts, Iterable) and not isinstance(texts, str | Mapping)
+    if not is_iterable or is_table(texts):
+        raise TypeError(f"found {describe(texts)}, expected an iterable of texts.")
+    return texts

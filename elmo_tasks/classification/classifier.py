@@ -9,49 +9,93 @@ from typing import Any, overload
 
 import numpy as np
 
+from elmo_core.checks import as_list, describe
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, format_count, join_names, log
-from elmo_core.text.tokens import sentence_batches
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_tasks.classification.data import Text, TextReader, as_text, hold_out, tokenise
 from elmo_tasks.classification.network import Batch, ClassifierNetwork
-from elmo_tasks.classification.score import Score
+from elmo_tasks.classification.score import ClassifierScore
 from elmo_tasks.classification.settings import ClassifierSettings
-from elmo_tasks.inputs import Rows
+from elmo_tasks.inputs import PretrainedELMo, Rows
 from elmo_tasks.records import Label, check_parts, distinct_labels, label_ids
-from elmo_tasks.task import Task, as_given, resolve_language, with_dev
+from elmo_tasks.task import Task, checked_stream, resolve_language, with_dev
 
 AnyText = str | tuple[str, str]  # or a pair
 _warn_once = cache(log.warning)
 
 
-class Classifier(Task[ClassifierSettings]):
-    """Predicts the classes of texts, or of pairs of texts. It is selected by ROC AUC.
+class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
+    """Predicts the labels of texts, or of pairs of texts. The epoch with the best ROC AUC is kept.
 
     classifier = Classifier.train(texts, labels, save_dir="runs/reviews")
     classifier = Classifier("runs/reviews")
-    classifier.predict(["The room was quiet and clean."])          # ["good"]
-    classifier.predict_proba(["The room was quiet and clean."])    # array([[0.04, 0.96]]), in the order of its classes
+    classifier.predict(["The room was quiet and clean."])        # ["good"]
+    classifier.predict_proba("The room was quiet and clean.")    # array([0.04, 0.96]), in the order of its labels
+
+    It is trained on a file, a table, or texts and their labels. A text is a string or, of pairs, a tuple of two strings.
 
     parts: labels; pairs, whether it is of pairs; words, those of the training data, if they are learnt.
     """
 
     name = "classifier"
     settings_type = ClassifierSettings
-    example = "predict([{text!r}])"
-    batch_size, batch_tokens, random_vectors = 128, 16384, True
+    batch_size = 128
+    batch_tokens = 16384
+    random_vectors = True
+
+    # What users call
+
+    @property
+    def labels(self) -> list[Label]:
+        """The labels, in the order of the columns of `predict_proba`."""
+        return self.parts["labels"]
+
+    @overload
+    def predict(self, texts: str | tuple[str, str]) -> Label: ...
+    @overload
+    def predict(self, texts: Iterable[AnyText]) -> list[Label]: ...
+    def predict(self, texts: AnyText | Iterable[AnyText]) -> Label | list[Label]:
+        """Return the label of each text, or pair of texts; of one of these, its label."""
+        return self._one_or_all(texts, self.results)
+
+    def iter_predict(self, texts: Iterable[AnyText]) -> Iterator[Label]:
+        """Like `predict`, but lazy, for any number of texts: reads ahead some batches."""
+        return self.results(checked_stream(texts), is_lazy=True)
+
+    def predict_proba(self, texts: AnyText | Iterable[AnyText]) -> np.ndarray:
+        """Return the probabilities of the labels (n, labels); of one text, or pair of texts, (labels,)."""
+        rows = self._one_or_all(texts, self._probabilities)
+        if isinstance(rows, list):
+            return np.array(rows, np.float32).reshape(-1, len(self.labels))
+        return rows
+
+    def iter_predict_proba(self, texts: Iterable[AnyText]) -> Iterator[np.ndarray]:
+        """Like `predict_proba`, but lazy, for any number of texts: yields rows (labels,)."""
+        return self._probabilities(checked_stream(texts), is_lazy=True)
+
+    # Its data
 
     @classmethod
-    def read_training(cls, given, settings):
-        reader = TextReader(settings)
-        return {name: reader.read(part, name) for name, part in given.items()}
+    def read_data(cls, data: Any, name: str, settings: ClassifierSettings) -> list[Text]:
+        return TextReader(settings).read(data, name)
+
+    def complete(self, examples: list[Text]) -> list[Text]:
+        texts = [self.tokenised(text) for text in examples]
+        check_texts(texts, self.parts)
+        return texts
 
     @classmethod
-    def texts(cls, examples):
+    def texts(cls, examples: Sequence[Text]) -> list[str]:
         return [part for text in examples for part in text.texts]
 
     @classmethod
-    def set_up(cls, data, settings, pretrained):
+    def set_up(
+        cls,
+        data: dict[str, list[Text]],
+        settings: ClassifierSettings,
+        pretrained: PretrainedELMo | None,
+    ) -> tuple[ClassifierSettings, dict[str, Any], dict[str, list[Text]]]:
         settings, tokeniser = resolve_language(settings, cls.texts(data["train"]), pretrained)
         texts = list(chain.from_iterable(data.values()))
         n_cut = sum(tokenise(text, tokeniser, settings.max_seq_len) for text in texts)
@@ -59,7 +103,8 @@ class Classifier(Task[ClassifierSettings]):
             log.warning(
                 f"{format_count(n_cut, 'texts')} cut after {settings.max_seq_len} tokens, see `max_seq_len`."
             )
-        if n_empty := sum(not any(text.tokens) for text in texts):
+        n_empty = sum(not any(text.tokens) for text in texts)
+        if n_empty:
             log.warning(f"{format_count(n_empty, 'texts')} without words.")
         parts = make_parts(data["train"], settings)
         for part in data.values():
@@ -70,120 +115,86 @@ class Classifier(Task[ClassifierSettings]):
 
     def build(self) -> ClassifierNetwork:
         check_parts(self.parts, "labels", Label, "strings, integers and booleans")
-        settings, pairs = self.settings, self.parts["pairs"]
-        if pairs:
-            self.example = "predict([({text!r}, {text!r})])"
+        settings = self.settings
         pool = "mean" if settings.head == "mean" else None
         inputs = self.make_inputs(pool=pool, standardised=True, trainable=not settings.epochs)
-        return ClassifierNetwork(settings, inputs, len(self.classes), pairs)
+        return ClassifierNetwork(settings, inputs, len(self.labels), self.parts["pairs"])
 
     def phases(self) -> Iterator[ClassifierSettings]:
         """Train over fixed vectors first, then all that is trainable, from the best epoch."""
-        settings, is_tuned = (
-            self.settings,
-            self.settings.elmo_trainable or self.settings.word_vectors_trainable,
-        )
+        settings = self.settings
+        is_tuned = settings.elmo_trainable or settings.word_vectors_trainable
         if settings.epochs or not is_tuned:
             yield settings
         if is_tuned:
-            self.network.inputs.tune(
-                settings.word_dropout * settings.elmo_trainable, settings.lstm_dropout
-            )
+            word_dropout = settings.word_dropout if settings.elmo_trainable else 0.0
+            self.network.inputs.tune(word_dropout, settings.lstm_dropout)
             yield replace(settings, epochs=settings.tune_epochs)
 
     def length(self, example: Text) -> int:
         return sum(map(len, example.tokens))
 
     def rows(self, examples: Sequence[Text]) -> Rows:
-        return Rows(
-            [
-                text.tokens[side]
-                for side in range(1 + bool(self.parts["pairs"]))
-                for text in examples
-            ]
-        )
+        sides = [0, 1] if self.parts["pairs"] else [0]
+        return Rows([text.tokens[side] for side in sides for text in examples])
 
     def prepare(self, train: Sequence[Text]) -> None:
-        """Count words, and set the inputs' statistics and the weights of classes."""
+        """Set what all tasks take, and the weights of classes."""
         super().prepare(train)
-        self.network.eval()
-        batches = sentence_batches(
-            train, self.batch_size, self.batch_tokens, len(train), self.length
-        )
-        self.network.inputs.standardise(self.rows(batch) for _, batch in batches)
         if self.settings.class_weights == "balanced":
-            counts = np.bincount(
-                [self.label_ids[text.label] for text in train], minlength=len(self.classes)
-            )
+            counts = np.bincount(self.ids(train), minlength=len(self.labels))
             weights = len(train) / (len(counts) * counts.clip(1))
             self.network.class_weights = to_tensor(weights.astype(np.float32))
 
     def collate(self, examples: Sequence[Text]) -> Batch:
-        labels = (
-            np.array([self.label_ids[text.label] for text in examples])
-            if self.network.training
-            else None
-        )
+        labels = np.array(self.ids(examples)) if self.network.training else None
         return Batch(self.rows(examples), labels)
 
     def decode(self, batch: Batch) -> np.ndarray:
         return paddle.nn.functional.softmax(self.network(batch.rows)).numpy()
 
-    def measure(self, examples: Sequence[Text], predictions: Sequence[np.ndarray]) -> Score:
-        labels = np.array([self.label_ids[text.label] for text in examples])
-        return Score(labels, np.stack(predictions), self.classes)
+    def measure(
+        self, examples: Sequence[Text], predictions: Sequence[np.ndarray]
+    ) -> ClassifierScore:
+        return ClassifierScore(np.array(self.ids(examples)), np.stack(predictions), self.labels)
 
-    # What users call
+    def usage(self, text: str) -> str:
+        return f"predict({(text, text)!r})" if self.parts["pairs"] else super().usage(text)
 
-    @property
-    def classes(self) -> list[Label]:
-        """The classes, in the order of the columns of `predict_proba`."""
-        return self.parts["labels"]
+    def is_one(self, texts: Any) -> bool:
+        is_pair = isinstance(texts, tuple) and [type(text) for text in texts] == [str, str]
+        return is_pair if self.parts["pairs"] else isinstance(texts, str)
+
+    def results(self, texts: Iterable[AnyText], is_lazy: bool = False) -> Iterator[Label]:
+        return (self.labels[row.argmax()] for row in self._probabilities(texts, is_lazy))
+
+    def _probabilities(
+        self, texts: Iterable[AnyText], is_lazy: bool = False
+    ) -> Iterator[np.ndarray]:
+        given = (self._text(text, f"text {number}") for number, text in enumerate(texts))
+        return (row for _, row in self.predicted(given, is_lazy))
 
     @cached_property
     def label_ids(self) -> dict[Label, int]:
-        return label_ids(self.classes)
+        """The number of each label."""
+        return label_ids(self.labels)
 
-    def score(self, texts: Any, labels: Iterable[Label] | None = None) -> float:
-        """The accuracy on texts and their labels, given as to `train`."""
-        return self.evaluate(texts, labels)["accuracy"]
+    def ids(self, texts: Sequence[Text]) -> list[int]:
+        """The numbers of the texts' labels."""
+        return [self.label_ids[text.label] for text in texts]
 
-    def read(self, data: Any) -> list[Text]:
-        texts = list(map(self.tokenised, TextReader(self.settings).read(data, "texts")))
-        check_texts(texts, self.parts)
-        return texts
-
-    @overload
-    def predict(self, texts: Iterator[AnyText]) -> Iterator[Label]: ...
-    @overload
-    def predict(self, texts: Iterable[AnyText]) -> list[Label]: ...
-    def predict(self, texts):
-        """Return the class of each text, or pair of texts. Of an iterator, yield them."""
-        best = lambda *given: (self.classes[row.argmax()] for row in self._probabilities(*given))  # noqa: E731
-        return as_given(texts, "texts", best)
-
-    @overload
-    def predict_proba(self, texts: Iterator[AnyText]) -> Iterator[np.ndarray]: ...
-    @overload
-    def predict_proba(self, texts: Iterable[AnyText]) -> np.ndarray: ...
-    def predict_proba(self, texts):
-        """Return the probabilities of the classes (n, classes). Of an iterator, yield rows (classes,)."""
-        rows = as_given(texts, "texts", self._probabilities)
-        return (
-            np.array(rows, np.float32).reshape(-1, len(self.classes))
-            if isinstance(rows, list)
-            else rows
-        )
-
-    def _probabilities(
-        self, texts: Iterable[AnyText], window: float | None
-    ) -> Iterator[np.ndarray]:
-        given = (as_text(text, f"text {k}") for k, text in enumerate(texts))
-        return self.predictions(map(self._with_words, given), window)
-
-    def _with_words(self, text: Text) -> Text:
-        """The text with its tokens; a warning if there are none, for then its class is that of no text at all."""
-        text = self.tokenised(text)
+    def _text(self, value: AnyText, where: str) -> Text:
+        """A text that a user gives; a warning if it has no words, for then its class is that of no text at all."""
+        parts = [value] if isinstance(value, str) else as_list(value) or [value]
+        is_pair = bool(self.parts["pairs"])
+        if len(parts) != 1 + is_pair or not all(isinstance(part, str) for part in parts):
+            expected = (
+                "a tuple of two strings"
+                if is_pair
+                else "a string. Join tokens with spaces, and set `lang=none`"
+            )
+            raise TypeError(f"{where}: found {describe(value)}, expected {expected}.")
+        text = self.tokenised(as_text(value, where))
         if not any(text.tokens):
             _warn_once("A text without words gets the class of an empty text. This is logged once.")
         return text

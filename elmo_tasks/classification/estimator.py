@@ -22,10 +22,8 @@ class ELMoClassifier(ClassifierMixin, BaseEstimator):
     """
 
     def __init__(self, *, device: str = "auto", **settings: Any):
-        values = {
-            **vars(ClassifierSettings(**settings)),
-            **settings,
-        }  # as they are given, for `clone`
+        # As they are given, for `clone`.
+        values = {**vars(ClassifierSettings(**settings)), **settings}
         for name, value in values.items():
             setattr(self, name, value)
         self.device = device
@@ -40,7 +38,7 @@ class ELMoClassifier(ClassifierMixin, BaseEstimator):
         self.classifier_ = Classifier.train(
             X, y, settings=ClassifierSettings(**values), progress=False, device=device
         )
-        self.classes_ = np.array(self.classifier_.classes)
+        self.classes_ = np.array(self.classifier_.labels)
         return self
 
     def predict(self, X: Iterable[Any]) -> np.ndarray:
@@ -56,9 +54,7 @@ class ELMoClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.string, tags.input_tags.two_d_array, tags.non_deterministic = (
-            True,
-            False,
-            False,
-        )
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        tags.non_deterministic = False
         return tags

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from elmo_tasks.records import Label
+from elmo_tasks.score import Score
 
 
-@dataclass
-class Score:
+@dataclass(eq=False, repr=False)
+class ClassifierScore(Score):
     """Scores of predictions. labels: (n,) numbers of classes; probabilities: (n, classes)."""
 
     labels: np.ndarray

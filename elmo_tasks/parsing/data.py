@@ -1,16 +1,90 @@
 """Treebanks in CoNLL-U: reading and checking trees."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
-from elmo_core.checks import describe
+from elmo_core.checks import as_list, describe
 from elmo_core.files import disk
 from elmo_core.messages import UserError
 from elmo_core.text.text_files import read_lines
-from elmo_tasks.parsing.trees import FORM, HEAD, LABEL, NOT_A_WORD, UPOS, Tree, find_cycle
-from elmo_tasks.records import check_text
+from elmo_tasks.parsing.trees import FORM, HEAD, LABEL, NO_TAG, NOT_A_WORD, UPOS, Tree, find_cycle
+from elmo_tasks.records import check_text, is_table, table_records, value_of
+
+
+def read_trees(data: Any, name: str) -> list[Tree]:
+    """Read a treebank: a file in CoNLL-U, a table, or a list of trees. name: of the argument, used in error messages.
+
+    A table has the columns tokens, head, deprel and perhaps upos, as Hugging Face's universal_dependencies.
+    """
+    if isinstance(data, str | Path):
+        return list(read_conllu(data))
+    if is_table(data):
+        trees = [_tree_of(record, where) for where, record in table_records(data, name)]
+    else:
+        items = as_list(data)
+        if items is None:
+            expected = "a treebank in CoNLL-U, a table, or a list of trees"
+            raise TypeError(f"`{name}`: found {describe(data)}, expected {expected}.")
+        trees = []
+        for number, tree in enumerate(items):
+            if not isinstance(tree, Tree):
+                raise TypeError(f"`{name}` {number}: found {describe(tree)}, expected a Tree.")
+            trees.append(replace(tree, where=tree.where or f"{name} {number}"))
+    for tree in trees:
+        tree.tags = tree.tags or [NO_TAG] * len(tree.tokens)
+        _check_tree(tree)
+    if not trees:
+        raise UserError(f"`{name}` has no sentences, expected trees.")
+    return trees
+
+
+def _tree_of(record: Mapping[str, Any], where: str) -> Tree:
+    """The tree of a row, whose heads may be strings."""
+    columns = {}
+    for name in ("tokens", "head", "deprel"):
+        values = as_list(value_of(record, name, where))
+        if values is None:
+            found = describe(record[name])
+            raise UserError(f"{where}: {name} is {found}, expected a list, one for each word.")
+        columns[name] = values
+    heads = columns["head"]
+    if not all(str(head).isdecimal() for head in heads):
+        raise UserError(f"{where}: head is {heads!r:.60}, expected numbers of words, 0: the root.")
+    return Tree(
+        tokens=[check_text(token, where, "word") for token in columns["tokens"]],
+        heads=[int(head) for head in heads],
+        labels=[check_text(label, where, "label") for label in columns["deprel"]],
+        tags=[str(tag) for tag in as_list(record.get("upos")) or ()],
+        where=where,
+    )
+
+
+def _check_tree(tree: Tree) -> None:
+    """Raise unless the words and heads are those of a tree with one root."""
+    n_words = len(tree.tokens)
+    if not n_words:
+        raise UserError(f"{tree.where}: the sentence has no words.")
+    counts = [len(part) for part in (tree.heads, tree.labels, tree.tags)]
+    if counts != [n_words] * 3:
+        found = f"{n_words} words, {counts[0]} heads, {counts[1]} labels, {counts[2]} tags"
+        raise UserError(f"{tree.where}: found {found}, expected as many.")
+    too_large = [head for head in tree.heads if not 0 <= head <= n_words]
+    if too_large:
+        raise UserError(
+            f"{tree.where}: a head is {too_large[0]}; the sentence has {n_words} words."
+        )
+    n_roots = tree.heads.count(0)
+    if n_roots != 1:
+        raise UserError(f"{tree.where}: the sentence has {n_roots} roots (HEAD 0), expected one.")
+    cycle = find_cycle([0, *tree.heads])
+    if cycle:
+        raise UserError(
+            f"{tree.where}: the words {sorted(cycle)} are a cycle of heads, expected a tree."
+        )
 
 
 def read_conllu(path: str | Path, is_gold: bool = True) -> Iterator[Tree]:

@@ -2,72 +2,89 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import count, tee
-from pathlib import Path
-from typing import overload
+from functools import cached_property
+from typing import Any, overload
 
 import numpy as np
 
-from elmo_core.checks import check_sentence
+from elmo_core.checks import as_list, check_sentence, describe
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, join_names, log
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.vocabulary import Vocabulary
-from elmo_tasks.parsing.data import read_conllu
+from elmo_tasks.inputs import PretrainedELMo
+from elmo_tasks.parsing.data import read_trees
 from elmo_tasks.parsing.network import MASKED, Batch, ParserNetwork
 from elmo_tasks.parsing.settings import ParserSettings
-from elmo_tasks.parsing.trees import Score, Tree, allowed_labels, maximum_tree
+from elmo_tasks.parsing.trees import NO_TAG, ParserScore, Tree, allowed_labels, maximum_tree
 from elmo_tasks.records import check_parts
-from elmo_tasks.task import Task, as_given, resolve_language, with_dev
+from elmo_tasks.task import Task, checked_stream, resolve_language, with_dev
 
-Text = str | Sequence[str] | Tree
+Text = str | Sequence[str] | Tree  # raw, its words, or these in a tree
 
 
-class Parser(Task[ParserSettings]):
-    """Predicts the dependency trees of sentences. It is selected by LAS.
+class Parser(Task[ParserSettings, Tree, Tree]):
+    """Predicts the dependency trees of sentences. The epoch with the best LAS is kept.
 
-    Parser.train("train.conllu", dev="dev.conllu", save_dir="runs/parser")
+    parser = Parser.train("train.conllu", dev="dev.conllu", save_dir="runs/parser")
     parser = Parser("runs/parser")
-    print(parser.predict(["The cat sat."])[0])
+    print(parser.predict("The cat sat."))
+
+    It is trained on a treebank in CoNLL-U, a table with the columns tokens, head, deprel and perhaps upos, or a list of
+    `Tree`s. A text to predict is one sentence: raw, which is split into words as in training, a list of words, or a `Tree`.
 
     parts: labels and tags; words, of the training data.
     """
 
     name = "parser"
     settings_type = ParserSettings
-    example = "predict([{text!r}])[0]"
+
+    # What users call
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of arcs, in the order of their ids."""
+        return self.parts["labels"]
+
+    @overload
+    def predict(self, texts: str | Tree) -> Tree: ...
+    @overload
+    def predict(self, texts: Iterable[Text]) -> list[Tree]: ...
+    def predict(self, texts: str | Tree | Iterable[Text]) -> Tree | list[Tree]:
+        """Return the tree of each sentence; of one raw text or tree, its tree. One without words stays as it is."""
+        return self._one_or_all(texts, self.results)
+
+    def iter_predict(self, texts: Iterable[Text]) -> Iterator[Tree]:
+        """Like `predict`, but lazy, for any number of sentences: reads ahead some batches."""
+        return self.results(checked_stream(texts), is_lazy=True)
+
+    # Its data
 
     @classmethod
-    def read_training(cls, given, settings):
-        return {name: list(read_conllu(path)) for name, path in given.items()}
+    def read_data(cls, data: Any, name: str, settings: ParserSettings) -> list[Tree]:
+        return read_trees(data, name)
 
     @classmethod
-    def set_up(cls, data, settings, pretrained):
+    def set_up(
+        cls,
+        data: dict[str, list[Tree]],
+        settings: ParserSettings,
+        pretrained: PretrainedELMo | None,
+    ) -> tuple[ParserSettings, dict[str, Any], dict[str, list[Tree]]]:
         settings, _ = resolve_language(settings, cls.texts(data["train"]), pretrained)
         data = with_dev(data, settings)
-        parts = {
-            key: sorted({x for tree in data["train"] for x in getattr(tree, key)})
-            for key in ("labels", "tags")
-        }
-        if settings.with_tags and parts["tags"] == ["_"]:
+        train = data["train"]
+        tags = sorted({tag for tree in train for tag in tree.tags})
+        if settings.with_tags and tags == [NO_TAG]:
             raise UserError(
                 "`with_tags`: UPOS is _ in all of the training data, expected parts of speech."
             )
-        parts["words"] = Vocabulary.frequent(
-            token for tree in data["train"] for token in tree.tokens
-        ).words
-        where = {
-            label: tree.where
-            for trees in data.values()
-            for tree in reversed(trees)
-            for label in tree.labels
+        parts = {
+            "labels": sorted({label for tree in train for label in tree.labels}),
+            "tags": tags,
+            "words": Vocabulary.frequent(token for tree in train for token in tree.tokens).words,
         }
-        if unknown := [
-            f"{label} ({where[label]})" for label in sorted(where.keys() - set(parts["labels"]))
-        ]:
-            log.warning(
-                f"labels that do not occur in training, and cannot be predicted: {join_names(unknown, 5)}."
-            )
+        warn_of_unknown_labels(data, parts["labels"])
         return settings, parts, data
 
     # The task
@@ -76,17 +93,28 @@ class Parser(Task[ParserSettings]):
         for name in ("labels", "tags"):
             check_parts(self.parts, name, str, "strings")
         inputs = self.make_inputs(dropout=self.settings.dropout)
-        return ParserNetwork(self.settings, inputs, self.parts["labels"], self.parts["tags"])
+        return ParserNetwork(self.settings, inputs, self.labels, self.parts["tags"])
 
     def collate(self, examples: Sequence[Tree]) -> Batch:
         rows = self.rows(examples)
         if not self.network.training:
             return Batch(rows)
-        ids = (
-            [[*map(self.parts[x].index, getattr(tree, x))] for tree in examples]
-            for x in ("labels", "tags")
+        return Batch(
+            rows,
+            heads=rows.padded([tree.heads for tree in examples]),
+            labels=rows.padded([self.label_ids[x] for x in tree.labels] for tree in examples),
+            tags=rows.padded([self.tag_ids[x] for x in tree.tags] for tree in examples),
         )
-        return Batch(rows, *map(rows.padded, ([tree.heads for tree in examples], *ids)))
+
+    @cached_property
+    def label_ids(self) -> dict[str, int]:
+        """The number of each label."""
+        return {label: k for k, label in enumerate(self.labels)}
+
+    @cached_property
+    def tag_ids(self) -> dict[str, int]:
+        """The number of each tag."""
+        return {tag: k for k, tag in enumerate(self.parts["tags"])}
 
     def decode(self, batch: Batch) -> list[Tree]:
         x, arcs, *views = self.network(batch.rows)
@@ -95,52 +123,56 @@ class Parser(Task[ParserSettings]):
         heads = batch.rows.padded(
             maximum_tree(row[:n, : n + 1]) for row, n in zip(arcs, lengths, strict=True)
         )
-        names = self.parts["labels"]
+        names = self.labels
         mask = (MASKED * ~allowed_labels(heads, names)).astype(np.float32)
         scores = self.network.label_scores(*views, heads) + to_tensor(mask)
         labels = paddle.nn.functional.log_softmax(scores, axis=-1).numpy()  # (B, T, R)
         probabilities = np.exp(
             np.take_along_axis(arcs, heads[..., None], -1)[..., 0] + labels.max(axis=-1)
         )
-        tags = self.network.tags(x).numpy().argmax(axis=-1) if self.network.tags else None
+        tags = None
+        if self.network.tags:
+            tags = self.network.tags(x).numpy().argmax(axis=-1)
         trees = []
         for k, (tokens, n) in enumerate(zip(batch.rows.tokens, lengths, strict=True)):
-            chosen = [names[label] for label in labels[k, :n].argmax(axis=-1)]
-            named = [self.parts["tags"][tag] for tag in tags[k, :n]] if tags is not None else []
-            trees.append(
-                Tree(
-                    list(tokens),
-                    heads[k, :n].tolist(),
-                    chosen,
-                    named,
-                    probabilities[k, :n].tolist(),
-                )
+            tree = Tree(
+                tokens=list(tokens),
+                heads=heads[k, :n].tolist(),
+                labels=[names[label] for label in labels[k, :n].argmax(axis=-1)],
+                tags=[NO_TAG] * n,
+                scores=probabilities[k, :n].tolist(),
             )
+            if tags is not None:
+                tree.tags = [self.parts["tags"][tag] for tag in tags[k, :n]]
+            trees.append(tree)
         return trees
 
-    def measure(self, examples: Sequence[Tree], predictions: Sequence[Tree]) -> Score:
-        return Score(examples, predictions)
+    def measure(self, examples: Sequence[Tree], predictions: Sequence[Tree]) -> ParserScore:
+        return ParserScore(examples, predictions)
 
-    # What users call
+    def is_one(self, texts: Any) -> bool:
+        return isinstance(texts, str | Tree)
 
-    def read(self, data: str | Path) -> list[Tree]:
-        return list(read_conllu(data))
+    def results(self, texts: Iterable[Text], is_lazy: bool = False) -> Iterator[Tree]:
+        sentences = (self.sentence(text, number) for number, text in enumerate(texts))
+        for sentence, tree in self.predicted(sentences, is_lazy):
+            yield replace(tree, lines=sentence.lines, offsets=sentence.offsets, text=sentence.text)
 
-    @overload
-    def predict(self, sentences: Iterator[Text]) -> Iterator[Tree]: ...
-    @overload
-    def predict(self, sentences: Iterable[Text]) -> list[Tree]: ...
-    def predict(self, sentences):
-        """Return the tree of each sentence; one without words as it is. Of an iterator, yield them.
-
-        sentences: lists of words, trees, or raw text, which is split into words in the language of the training.
-        """
-        return as_given(sentences, "sentences", self._parse)
+    def _decoded(self, examples: Sequence[Tree]) -> list[Tree]:
+        """The trees of sentences; one without words stays as it is."""
+        with_words = [sentence for sentence in examples if sentence.tokens]
+        trees = iter(super()._decoded(with_words) if with_words else ())
+        return [next(trees) if sentence.tokens else sentence for sentence in examples]
 
     def sentence(self, text: Text, number: int = 0, lang: str = "") -> Tree:
         """A sentence without its tree. lang: how raw text is split, if not as in training."""
+        if isinstance(text, Tree):
+            return text
+        if as_list(text) is not None:
+            return Tree(list(check_sentence(text, number, of_texts="")))
         if not isinstance(text, str):
-            return text if isinstance(text, Tree) else Tree(list(check_sentence(text, number)))
+            expected = "a sentence, a list of its words, or a tree"
+            raise TypeError(f"sentence {number}: found {describe(text)}, expected {expected}.")
         tokens = replace(self.tokeniser, lang=lang or self.settings.lang)(text)
         return Tree(
             tokens,
@@ -148,9 +180,16 @@ class Parser(Task[ParserSettings]):
             text=text,
         )
 
-    def _parse(self, sentences: Iterable[Text], window: float | None) -> Iterator[Tree]:
-        sentences, copies = tee(map(self.sentence, sentences, count()))
-        trees = self.predictions((sentence for sentence in copies if sentence.tokens), window)
-        for sentence in sentences:
-            source = {"lines": sentence.lines, "offsets": sentence.offsets, "text": sentence.text}
-            yield replace(next(trees), **source) if sentence.tokens else sentence
+
+def warn_of_unknown_labels(data: dict[str, list[Tree]], known: Sequence[str]) -> None:
+    """Warn about labels that cannot be predicted, each with the first sentence that has it."""
+    first: dict[str, str] = {}
+    for trees in data.values():
+        for tree in trees:
+            for label in tree.labels:
+                first.setdefault(label, tree.where)
+    unknown = [f"{label} ({first[label]})" for label in sorted(first.keys() - set(known))]
+    if unknown:
+        log.warning(
+            f"labels that do not occur in training, and cannot be predicted: {join_names(unknown, 5)}."
+        )

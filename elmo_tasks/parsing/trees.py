@@ -13,9 +13,11 @@ import numpy as np
 
 from elmo_core.display.terminal import display_width, pad, printable
 from elmo_core.messages import UserError, format_count
+from elmo_tasks.score import Score
 
 FORM, UPOS, HEAD, LABEL = 1, 3, 6, 7  # columns
 NOT_A_WORD = re.compile(r"#|\d+[-.]\d+\t")  # a comment, a range of words, an empty node
+NO_TAG = "_"  # of a word whose part of speech is not known
 LEVEL = 26  # of a picture: pixels per level of arcs
 SVG = """<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">
 <rect width="100%" height="100%" fill="white"/><style>text{{font:14px sans-serif;text-anchor:middle}}
@@ -29,7 +31,8 @@ SVG = """<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height
 class Tree:
     """A sentence. heads: 1 .. n of its n words, 0 for the root. scores: the probability of each head with its label.
 
-    tags: UPOS. text: raw. offsets: of the words in it. lines: of CoNLL-U. where: its file and line.
+    tags: UPOS, _ of a parser that does not predict them. text: raw. offsets: of the words in it.
+    lines: of CoNLL-U. where: its file and line.
     """
 
     tokens: list[str]
@@ -73,7 +76,8 @@ class Tree:
             if self.heads and not NOT_A_WORD.match(line):
                 columns = line.split("\t")
                 columns[HEAD], columns[LABEL] = str(self.heads[word]), self.labels[word]
-                columns[UPOS] = self.tags[word] if self.tags else columns[UPOS]
+                if self.tags and self.tags[word] != NO_TAG:
+                    columns[UPOS] = self.tags[word]
                 line, word = "\t".join(columns), word + 1
             lines.append(line)
         return "\n".join(lines) + "\n\n"
@@ -211,8 +215,13 @@ def allowed_labels(heads: np.ndarray, names: Sequence[str]) -> np.ndarray:
     return ((heads[..., None] == 0) == is_for_roots) | (not is_for_roots.any())
 
 
-@dataclass
-class Score:
+def has_tags(trees: Iterable[Tree]) -> bool:
+    """Whether some words have a part of speech."""
+    return any(tag != NO_TAG for tree in trees for tag in tree.tags)
+
+
+@dataclass(eq=False, repr=False)
+class ParserScore(Score):
     """Shares of words with the right head (UAS), also with the right label (LAS), and with the right tag, if predicted.
 
     Subtypes of labels, as in nmod:poss, do not count, as in the CoNLL 2018 shared task.
@@ -234,7 +243,7 @@ class Score:
 
         heads = are_equal("heads")
         shares = {"uas": heads, "las": heads & are_equal("labels")}
-        if self.predicted[0].tags and any(tag != "_" for tree in self.gold for tag in tree.tags):
+        if has_tags(self.predicted) and has_tags(self.gold):
             shares["upos"] = are_equal("tags")
         return {name: float(values.mean()) for name, values in shares.items()}
 

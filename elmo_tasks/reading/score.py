@@ -12,6 +12,7 @@ import numpy as np
 from elmo_core.messages import format_count
 from elmo_core.text.tokenise import CHINESE
 from elmo_tasks.reading.data import Passage
+from elmo_tasks.score import Score
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 CMRC_MARKS = re.compile(
@@ -49,8 +50,8 @@ def _f1(common: int, n_answer: int, n_predicted: int) -> float:
     return 2 * common / (n_answer + n_predicted) if common else 0.0
 
 
-@dataclass
-class Scores:
+@dataclass(eq=False, repr=False)
+class ReaderScore(Score):
     """Exact match and F1 per question, in order: (Q,)."""
 
     exact: np.ndarray
@@ -72,7 +73,9 @@ class Scores:
         return format_count(len(self.f1), "questions")
 
 
-def score(passages: Sequence[Passage], predictions: Mapping[str, str], language: str) -> Scores:
+def score(
+    passages: Sequence[Passage], predictions: Mapping[str, str], language: str
+) -> ReaderScore:
     """Score predictions by the questions' ids. A question gets the score of its best answer.
 
     If some questions have no answer, it is as in SQuAD 2's evaluator: they score 1 for a prediction without words, else 0,
@@ -90,4 +93,5 @@ def score(passages: Sequence[Passage], predictions: Mapping[str, str], language:
             normalised(predicted) == normalised(answer) for answer in answers
         )
         rows.append([exact, max(f1(answer, predicted) for answer in answers)])
-    return Scores(*np.array(rows, float).T)
+    exact, f1 = np.array(rows, float).T
+    return ReaderScore(exact, f1)

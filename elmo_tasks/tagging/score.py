@@ -8,6 +8,7 @@ from typing import Any
 from elmo_core.display.terminal import pad
 from elmo_core.messages import format_count
 from elmo_tasks.records import Label
+from elmo_tasks.score import Score
 from elmo_tasks.tagging.scheme import spans
 
 
@@ -18,8 +19,8 @@ def measures(counts: Sequence[int], unit: str) -> dict[str, float | int]:
     return {**shares, "f1": 2 * correct / max(1, predicted + gold), unit: gold}
 
 
-@dataclass
-class Score:
+@dataclass(eq=False, repr=False)
+class TaggerScore(Score):
     """Counts of all spans, by tag, and of unknown words: those that do not occur in the training sentences.
 
     of_words: spans are words, joined from their tokens; otherwise a span is unknown if one of its tokens is.

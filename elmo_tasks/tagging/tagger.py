@@ -3,29 +3,30 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain, tee
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from elmo_core.checks import as_list, check_sentence, checked, describe
+from elmo_core.checks import as_list, check_sentence, describe
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.language import AUTO, HAN, choose_language
 from elmo_core.text.segmenter import Segmenter, segmenter
 from elmo_core.text.tokenise import CHINESE
 from elmo_core.text.vocabulary import Vocabulary
-from elmo_tasks.inputs import Rows
+from elmo_tasks.inputs import PretrainedELMo, Rows
 from elmo_tasks.records import Label, check_parts, distinct_labels, label_ids
 from elmo_tasks.tagging.data import Sentence, SentenceReader, in_pieces, with_known_labels
 from elmo_tasks.tagging.network import Batch, TaggerNetwork
 from elmo_tasks.tagging.scheme import are_of_words, check_scheme, detect_scheme, spans
-from elmo_tasks.tagging.score import Score
+from elmo_tasks.tagging.score import TaggerScore
 from elmo_tasks.tagging.settings import TaggerSettings
 from elmo_tasks.tagging.text import Line, PieceSplitter, Span, joined_words
-from elmo_tasks.task import Task, as_given, with_dev
+from elmo_tasks.task import Task, checked_stream, with_dev
 
-Tokens = Sequence[str]
+Text = str | Sequence[str]  # raw, or its tokens
+COLUMNS = ("columns", "conllu")  # formats with a token per line
 
 
 class Prediction(NamedTuple):
@@ -35,13 +36,16 @@ class Prediction(NamedTuple):
     emissions: np.ndarray
 
 
-class Tagger(Task[TaggerSettings]):
-    """Labels the tokens of sentences. It is selected by F1 or, of plain labels, accuracy.
+class Tagger(Task[TaggerSettings, Sentence, Prediction]):
+    """Labels the tokens of texts. The epoch with the best F1 or, of plain labels, accuracy is kept.
 
     tagger = Tagger.train(sentences, labels, save_dir="runs/tagger")
     tagger = Tagger("runs/tagger")
-    tagger.predict(["The cat sat .".split()])      # [["B-NP", "I-NP", "B-VP", "O"]]
-    tagger.spans(["The cat sat."])                 # [[Span(begin=0, end=7, text='The cat', label='NP', score=0.98), ..]]
+    tagger.predict(["The cat sat ."])      # [["B-NP", "I-NP", "B-VP", "O"]]
+    tagger.spans("The cat sat.")           # [Span(begin=0, end=7, text='The cat', label='NP', score=0.98), ...]
+
+    It is trained on a file, a table, or lists of tokens and lists of their labels. A text to predict is raw, where each
+    line is a sentence of its own and is split into tokens as in training, or a list of tokens.
 
     parts: labels; words, of the training data; known, the words that its tokens are joined to, if its labels are of words;
     pieces, the vocabulary whose entries its tokens are, if they are no whole words.
@@ -49,26 +53,92 @@ class Tagger(Task[TaggerSettings]):
 
     name = "tagger"
     settings_type = TaggerSettings
-    example = "spans([{text!r}])"
+
+    # What users call
+
+    @property
+    def labels(self) -> list[Label]:
+        """The labels, in the order of their ids."""
+        return self.parts["labels"]
+
+    @overload
+    def predict(self, texts: str) -> list[Label]: ...
+    @overload
+    def predict(self, texts: Iterable[Text]) -> list[list[Label]]: ...
+    def predict(self, texts: str | Iterable[Text]) -> list[Label] | list[list[Label]]:
+        """Return the labels of each text's tokens; of one raw text, its labels."""
+        return self._one_or_all(texts, self.results)
+
+    def iter_predict(self, texts: Iterable[Text]) -> Iterator[list[Label]]:
+        """Like `predict`, but lazy, for any number of texts: reads ahead some batches."""
+        return self.results(checked_stream(texts), is_lazy=True)
+
+    @overload
+    def spans(self, texts: str) -> list[Span]: ...
+    @overload
+    def spans(self, texts: Iterable[Text]) -> list[list[Span]]: ...
+    def spans(self, texts: str | Iterable[Text]) -> list[Span] | list[list[Span]]:
+        """Return the spans of each text; of one raw text, its spans. Without spans in the labels, they are the tokens.
+
+        The offsets are those in the raw text, or in the tokens as if joined by spaces.
+        """
+        return self._one_or_all(texts, self._spans)
+
+    def iter_spans(self, texts: Iterable[Text]) -> Iterator[list[Span]]:
+        """Like `spans`, but lazy, for any number of texts: reads ahead some batches."""
+        return self._spans(checked_stream(texts), is_lazy=True)
+
+    def _spans(self, texts: Iterable[Text], is_lazy: bool = False) -> Iterator[list[Span]]:
+        found: list[Span] = []
+        for line, labels, scores in self.tagged(self._lines(texts), is_lazy):
+            found += line.spans(labels, self.settings.scheme, scores)
+            if line.is_last:
+                yield found
+                found = []
+
+    def tagged(
+        self, lines: Iterable[Line], is_lazy: bool = True, scored: bool = True
+    ) -> Iterator[tuple[Line, list[Label], list[float]]]:
+        """Yield each line with its labels and the probabilities of its spans; none of these if they are not scored."""
+        for line, prediction in self.predicted(lines, is_lazy):
+            labels = self.names(prediction)
+            bounds = []
+            if scored:
+                bounds = [(begin, end) for begin, end, _ in spans(labels, self.settings.scheme)]
+            scores = []
+            if bounds:
+                scores = self.network.crf.span_probabilities(
+                    prediction.emissions, prediction.path, bounds
+                )
+            yield line, labels, scores
+
+    # Its data
 
     @classmethod
-    def read_training(cls, given, settings):
+    def read_data(cls, data: Any, name: str, settings: TaggerSettings) -> list[Sentence]:
         reader = SentenceReader(settings)
-        data = {name: reader.read(part, name) for name, part in given.items()}
-        source = given["train"]
-        is_file = isinstance(source, str | Path)
-        n_sentences = len(data["train"])
-        if is_file and n_sentences == 1 and reader.format_of(Path(source)) in ("columns", "conllu"):
-            n_tokens = len(data["train"][0].tokens)
+        sentences = reader.read(data, name)
+        is_one = name == "train" and isinstance(data, str | Path) and len(sentences) == 1
+        if is_one and reader.format_of(Path(data)) in COLUMNS:
+            n_tokens = len(sentences[0].tokens)
             found = (
                 f"found one sentence of {n_tokens:,} tokens: there is no blank line between tokens"
             )
             expected = "several sentences, a token per line, and a blank line after each sentence"
-            raise UserError(f"{source}: {found}. Expected {expected}.")
-        return data
+            raise UserError(f"{data}: {found}. Expected {expected}.")
+        return sentences
+
+    def complete(self, examples: list[Sentence]) -> list[Sentence]:
+        sentences = in_pieces(examples, self.piece_splitter)
+        return with_known_labels(self.labels, sentences, "the data")
 
     @classmethod
-    def set_up(cls, data, settings, pretrained):
+    def set_up(
+        cls,
+        data: dict[str, list[Sentence]],
+        settings: TaggerSettings,
+        pretrained: PretrainedELMo | None,
+    ) -> tuple[TaggerSettings, dict[str, Any], dict[str, list[Sentence]]]:
         elmo_words = pretrained.words if pretrained else ()
         pieces = None
         splitter = PieceSplitter(elmo_words, whole=True)
@@ -77,31 +147,20 @@ class Tagger(Task[TaggerSettings]):
             splitter = PieceSplitter(pieces)
         is_tagged = data["train"][0].is_tagged
         data = {name: in_pieces(part, splitter) for name, part in data.items()}
-        sentences = data["train"]
-        scheme = settings.scheme
-        check_scheme(
-            ((f"{s.where}, token {k}", x) for s in sentences for k, x in enumerate(s.labels)),
-            scheme,
-        )
-        if scheme == "auto" and is_tagged:
-            scheme = "lac"
-        if scheme == "auto":
-            scheme = detect_scheme(sentence.labels for sentence in sentences)
-        tokens = [token for sentence in sentences for token in sentence.tokens]
+        scheme = chosen_scheme(data["train"], settings.scheme, is_tagged)
+        tokens = [token for sentence in data["train"] for token in sentence.tokens]
         lang = detect_language(tokens, settings.lang, elmo_words)
-        user_dict = Segmenter.from_file(settings.user_dict).entries if settings.user_dict else None
+        user_dict = None
+        if settings.user_dict:
+            user_dict = Segmenter.from_file(settings.user_dict).entries
         if user_dict and lang != "zh" and settings.unit != "jieba":
             raise UserError("`user_dict` has no effect without `lang=zh` or `unit=jieba`.")
         settings = replace(settings, scheme=scheme, lang=lang, user_dict=user_dict)
         data = with_dev(data, settings)
         parts = {**make_parts(data["train"], settings), "pieces": pieces}
         labels = parts["labels"]
-        if (
-            settings.scheme == "lac"
-            and pretrained
-            and not pieces
-            and any(str(label)[-2:] == "-I" for label in labels)
-        ):
+        has_inner_pieces = any(str(label).endswith("-I") for label in labels)
+        if settings.scheme == "lac" and pretrained and not pieces and has_inner_pieces:
             parts["pieces"] = list(pretrained.words) or parts["words"]
         for name in data.keys() - {"train"}:
             data[name] = with_known_labels(labels, data[name], name)
@@ -120,25 +179,22 @@ class Tagger(Task[TaggerSettings]):
         inputs = self.make_inputs(dropout=settings.dropout, elmo_at=places)
         return TaggerNetwork(settings, inputs, self.labels)
 
-    def rows(self, examples: Sequence[Sentence]) -> Rows:
+    def rows(self, examples: Sequence[Sentence | Line]) -> Rows:
         """The tokens, with jieba's words if the inputs look these up."""
-        rows, user_dict = super().rows(examples), self.settings.user_dict
+        rows = super().rows(examples)
+        user_dict = self.settings.user_dict
         if self.settings.unit == "jieba":
             segment = Segmenter.from_file(user_dict) if user_dict else segmenter()
             words, rows.positions = segment.words_of(rows.tokens)
             rows.sentences = [[row] for row in words]
         return rows
 
-    def collate(self, examples: Sequence[Sentence]) -> Batch:
+    def collate(self, examples: Sequence[Sentence | Line]) -> Batch:
         rows = self.rows(examples)
         if not self.network.training:
             return Batch(rows)
-        return Batch(
-            rows,
-            rows.padded(
-                [self.label_ids[label] for label in example.labels] for example in examples
-            ),
-        )
+        ids = [self.ids(sentence.labels) for sentence in examples]
+        return Batch(rows, rows.padded(ids))
 
     def decode(self, batch: Batch) -> list[Prediction]:
         emissions = self.network(batch.rows)
@@ -148,96 +204,49 @@ class Tagger(Task[TaggerSettings]):
             for path, x in zip(paths, emissions.numpy(), strict=True)
         ]
 
-    def measure(self, examples: Sequence[Sentence], predictions: Sequence[Prediction]) -> Score:
+    def measure(
+        self, examples: Sequence[Sentence], predictions: Sequence[Prediction]
+    ) -> TaggerScore:
         of_words = are_of_words(self.labels, self.settings.scheme)
-        score = Score(
-            self.settings.scheme, of_words, set(self.parts["known" if of_words else "words"])
-        )
+        known = set(self.parts["known" if of_words else "words"])
+        score = TaggerScore(self.settings.scheme, of_words, known)
         for sentence, prediction in zip(examples, predictions, strict=True):
             score.add(sentence.tokens, sentence.labels, self.names(prediction))
         return score
 
-    # What users call
+    def usage(self, text: str) -> str:
+        return f"spans({text!r})"
 
-    @property
-    def labels(self) -> list[Label]:
-        """The labels, in the order of their ids."""
-        return self.parts["labels"]
+    def results(self, texts: Iterable[Text], is_lazy: bool = False) -> Iterator[list[Label]]:
+        labels: list[Label] = []
+        for line, prediction in self.predicted(self._lines(texts), is_lazy):
+            labels += self.names(prediction)
+            if line.is_last:
+                yield labels
+                labels = []
 
     @cached_property
     def label_ids(self) -> dict[Label, int]:
+        """The number of each label."""
         return label_ids(self.labels)
 
-    def read(self, data: Any) -> list[Sentence]:
-        sentences = SentenceReader(self.settings).read(data, "sentences")
-        sentences = in_pieces(sentences, self.piece_splitter)
-        return with_known_labels(self.labels, sentences, "the data")
+    def ids(self, labels: Sequence[Label]) -> list[int]:
+        """The numbers of labels."""
+        return [self.label_ids[label] for label in labels]
 
-    @overload
-    def predict(self, sentences: Iterator[Tokens]) -> Iterator[list[Label]]: ...
-    @overload
-    def predict(self, sentences: Iterable[Tokens]) -> list[list[Label]]: ...
-    def predict(self, sentences):
-        """Return the labels of each sentence's tokens; none for an empty sentence. Of an iterator, yield them."""
+    def _lines(self, texts: Iterable[Text]) -> Iterator[Line]:
+        return chain.from_iterable(self.lines(text, number) for number, text in enumerate(texts))
 
-        def predict(sentences: Iterable[Tokens], window: float | None) -> Iterator[list[Label]]:
-            lines = map(Line.from_tokens, checked(sentences, "`spans`"))
-            return (labels for _, labels, _ in self.tagged(lines, window, scored=False))
-
-        return as_given(sentences, "sentences", predict)
-
-    @overload
-    def spans(self, texts: Iterator[str | Tokens]) -> Iterator[list[Span]]: ...
-    @overload
-    def spans(self, texts: Iterable[str | Tokens]) -> list[list[Span]]: ...
-    def spans(self, texts):
-        """Return the spans of each text; without spans in the labels, its tokens. Of an iterator, yield them.
-
-        texts: raw ones, which are split into tokens as in training, or lists of tokens, as if joined by spaces. Each line of
-        a text is a sentence of its own.
-        """
-
-        def predict(texts: Iterable[str | Tokens], window: float | None) -> Iterator[list[Span]]:
-            lines = chain.from_iterable(self.lines(text, k) for k, text in enumerate(texts))
-            found = []
-            for line, labels, scores in self.tagged(lines, window):
-                found += line.spans(labels, self.settings.scheme, scores)
-                if line.is_last:
-                    yield found
-                    found = []
-
-        return as_given(texts, "texts", predict)
-
-    def tagged(
-        self, lines: Iterable[Line], window: float | None, scored: bool = True
-    ) -> Iterator[tuple[Line, list[Label], list[float]]]:
-        """Yield each line with its labels and the probabilities of its spans; none of these if they are not scored.
-
-        window: see `predictions`.
-        """
-        lines, copies = tee(lines)
-        predictions = self.predictions(
-            (Sentence(list(line.tokens), None) for line in copies), window
-        )
-        for line, prediction in zip(lines, predictions, strict=True):
-            labels, scores = self.names(prediction), []
-            if scored and (
-                bounds := [(begin, end) for begin, end, _ in spans(labels, self.settings.scheme)]
-            ):
-                scores = self.network.crf.span_probabilities(
-                    prediction.emissions, prediction.path, bounds
-                )
-            yield line, labels, scores
-
-    def lines(self, text: str | Tokens, number: int) -> list[Line]:
+    def lines(self, text: Text, number: int) -> list[Line]:
         """The lines of a text, or one of a list of tokens. number: of the text, for error messages."""
         if as_list(text) is not None:
-            return [Line.from_tokens(check_sentence(text, number))]
+            return [Line.from_tokens(check_sentence(text, number, of_texts=""))]
         if not isinstance(text, str):
             raise TypeError(
                 f"text {number}: found {describe(text)}, expected a text, or a list of its tokens."
             )
-        lines, begin = [], 0
+        lines = []
+        begin = 0
         for part in text.split("\n"):
             lines.append(replace(self.line(part), begin=begin, is_last=False))
             begin += len(part) + 1
@@ -271,11 +280,27 @@ def detect_language(tokens: Sequence[str], lang: str, words: Sequence[str] = ())
         return found
     if any(len(token) > 1 for token in tokens if HAN.search(token)):
         return "zh"
-    if words := [token for token in tokens if len(token) > 1]:
+    words = [token for token in tokens if len(token) > 1]
+    if words:
         log.warning(
             f"Text is split into characters, but a token such as {words[0]!r:.60} is longer. Pass tokens."
         )
     return "characters"
+
+
+def chosen_scheme(sentences: Sequence[Sentence], scheme: str, is_tagged: bool) -> str:
+    """The scheme of the sentences' labels, which are checked. is_tagged: they were read as `word/TAG`."""
+    labels = (
+        (f"{sentence.where}, token {k}", label)
+        for sentence in sentences
+        for k, label in enumerate(sentence.labels)
+    )
+    check_scheme(labels, scheme)
+    if scheme != "auto":
+        return scheme
+    if is_tagged:
+        return "lac"
+    return detect_scheme(sentence.labels for sentence in sentences)
 
 
 def make_parts(train: Sequence[Sentence], settings: TaggerSettings) -> dict[str, Any]:

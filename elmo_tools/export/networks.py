@@ -195,9 +195,9 @@ class ClassifierNetwork(TaskNetwork):
         pairs = "; of the inputs' 2B texts, those of a pair are B rows apart" if self.pairs else ""
         self.lines = "two texts, separated by a tab" if self.pairs else "a text"
         meaning = f"of `labels` in `settings`{pairs}; pass the first {classifier.settings.max_seq_len} tokens of a text"
-        self.settings["labels"] = classifier.classes
+        self.settings["labels"] = classifier.labels
         self.outputs = {
-            "probabilities": {"shape": ["B", len(classifier.classes)], "meaning": meaning}
+            "probabilities": {"shape": ["B", len(classifier.labels)], "meaning": meaning}
         }
 
     def build(self, batch: Sentences) -> list[Array]:
@@ -215,7 +215,7 @@ class ParserNetwork(TaskNetwork):
 
     def __init__(self, parser: Parser):
         super().__init__(parser, "with_tags")
-        names = self.settings["labels"] = parser.parts["labels"]
+        names = self.settings["labels"] = parser.labels
         arcs = {
             "shape": [*TOKENS, 1, "T + 1"],
             "meaning": "scores of each token's heads; 0 is the root",

@@ -76,7 +76,7 @@ def tagger(folder: Path) -> tuple[Path, Read]:
 
 def reader(folder: Path) -> tuple[Path, Read]:
     parts = {"words": ["the"], "no_answer": False}
-    return task(folder, Reader, lambda model: model.answer("who ?", "the bank", 2), parts)
+    return task(folder, Reader, lambda model: model.answers(("who ?", "the bank"), 2), parts)
 
 
 def classifier(folder: Path) -> tuple[Path, Read]:

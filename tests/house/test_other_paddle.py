@@ -76,7 +76,7 @@ def answers(folder: Path) -> dict[str, np.ndarray]:
     classifier = Classifier(folder / "classifier")
     found["classifier"] = classifier.predict_proba(TEXTS)
     reader = Reader(folder / "reader")
-    found["reader"] = np.array([answer.text for answer in reader.answer(QUESTION, PASSAGE)])
+    found["reader"] = np.array([answer.text for answer in reader.answers((QUESTION, PASSAGE), k=1)])
     return found
 
 

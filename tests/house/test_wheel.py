@@ -44,7 +44,7 @@ tagger = Tagger("runs/tagger")
 (labels,) = tagger.predict(["The cat sat on the mat .".split()])
 assert labels == ["B-NP", "I-NP", "O", "O", "B-NP", "I-NP", "O"]
 assert set(Classifier("model").predict(["The breakfast was good."])) <= {"good", "bad"}
-print(Reader("runs/mrc").answer("他在哪里？", "他在银行。")[0].text)
+print(Reader("runs/mrc").predict(("他在哪里？", "他在银行。")).text)
 """
 FINDS = """
 import importlib.util

@@ -1821,8 +1821,8 @@ TAGGING = [
     Mutant(
         name="batches-of-predictions",
         file="elmo_tasks/task.py",
-        old="self.batch_size, self.batch_tokens, window, self.length)",
-        new="self.batch_size, 10**9, window, self.length)",
+        old="            self.batch_tokens,\n            window=None if",
+        new="            10**9,\n            window=None if",
         tests="tests/tasks/test_tagger.py",
     ),
     Mutant(

@@ -87,9 +87,9 @@ def test_it_classifies_and_answers(tmp_path, monkeypatch):
     reader = Reader.train([example], dev=[example], settings=settings, save_dir=tmp_path / "reader")
     app = service(monkeypatch, tmp_path / "reader", "answer")
     expected = [
-        reader.answer("Who ?", TEXTS[0])[0].text,
+        reader.predict(("Who ?", TEXTS[0])).text,
         "",
-        reader.answer("Who ?", TEXTS[2])[0].text,
+        reader.predict(("Who ?", TEXTS[2])).text,
     ]
     assert call(app, "POST", "/", {"texts": TEXTS, "question": "Who ?"}) == (200, expected)
 

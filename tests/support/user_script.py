@@ -37,7 +37,8 @@ trained = Classifier.train(
 )
 classifier = Classifier(moved("reviews"))
 assert abs(classifier.predict_proba(texts) - trained.predict_proba(texts)).max() < 1e-5
-assert classifier.score(texts, classes) == trained.scores["dev"]["accuracy"] > 0.5
+assert classifier.evaluate(texts, classes) == trained.scores["dev"] == classifier.scores["dev"]
+assert classifier.scores["dev"]["accuracy"] > 0.5
 
 sentences = [["Anna", "lives", "in", "Paris", "."], ["Paris", "is", "large", "."]] * 9
 labels = [["B-PER", "O", "O", "B-LOC", "O"], ["B-LOC", "O", "O", "O"]] * 9
@@ -50,7 +51,7 @@ Tagger.train(
     save_dir=output / "names",
     progress=False,
 )
-(spans,) = Tagger(moved("names")).spans(["Anna lives in Paris."])
+spans = Tagger(moved("names")).spans("Anna lives in Paris.")
 
 question = "Who lives in Paris?"
 passage = "Anna lives in Paris."
@@ -64,6 +65,6 @@ Reader.train(
     settings=ReaderSettings(elmo=None, epochs=9, lr=0.02, hidden_dim=8),
     save_dir=output / "qa",
 )
-answer = Reader(moved("qa")).answer(question, passage)[0]
+answer = Reader(moved("qa")).predict((question, passage))
 predicted = {str(label) for label in classifier.predict(texts)}
 print(embedder.dim, sorted(predicted), spans[-1].text, answer.text)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from elmo_tasks.classification.score import Score
+from elmo_tasks.classification.score import ClassifierScore
 
 
 def of_second(*shares: float) -> np.ndarray:
@@ -13,7 +13,7 @@ def of_second(*shares: float) -> np.ndarray:
 
 
 def test_scores_worked_out_by_hand():
-    score = Score(np.array([0, 0, 1, 1]), of_second(0.1, 0.4, 0.35, 0.8), ["bad", "good"])
+    score = ClassifierScore(np.array([0, 0, 1, 1]), of_second(0.1, 0.4, 0.35, 0.8), ["bad", "good"])
     assert score.predicted.tolist() == [0, 0, 0, 1] and score.accuracy == 3 / 4
     assert (
         score.auc == 3 / 4
@@ -29,24 +29,25 @@ def test_scores_worked_out_by_hand():
 
 
 def test_equal_probabilities_are_half_right():
-    assert Score(np.array([0, 1]), of_second(0.5, 0.5), ["a", "b"]).auc == 1 / 2
+    assert ClassifierScore(np.array([0, 1]), of_second(0.5, 0.5), ["a", "b"]).auc == 1 / 2
 
 
 def test_a_class_that_does_not_occur_is_left_out_of_the_means():
     probabilities = np.array([[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.6, 0.3, 0.1]])
-    score = Score(np.array([0, 1, 0]), probabilities, ["a", "b", "c"])
+    score = ClassifierScore(np.array([0, 1, 0]), probabilities, ["a", "b", "c"])
     assert score.auc == 1 and score.to_dict()["macro_f1"] == 1
     assert score.to_dict()["classes"]["c"] == {"precision": 0, "recall": 0, "f1": 0, "support": 0}
 
 
 def test_one_class_alone_has_no_auc():
-    assert Score(np.array([0]), of_second(0.3), ["a", "b"]).auc == 0
+    assert ClassifierScore(np.array([0]), of_second(0.3), ["a", "b"]).auc == 0
 
 
 def test_of_equal_auc_the_higher_accuracy_is_better():
     labels = np.array([0, 1])
     better, worse = (
-        Score(labels, of_second(*shares), ["a", "b"]) for shares in ((0.4, 0.6), (0.6, 0.7))
+        ClassifierScore(labels, of_second(*shares), ["a", "b"])
+        for shares in ((0.4, 0.6), (0.6, 0.7))
     )
     assert better.auc == worse.auc and better.value > worse.value
 
@@ -54,7 +55,7 @@ def test_of_equal_auc_the_higher_accuracy_is_better():
 def test_a_higher_auc_is_better_whatever_the_accuracy():
     labels = np.array([0, 0, 1, 1])
     shares = (0.6, 0.7, 0.8, 0.9), (0.1, 0.9, 0.6, 0.8)
-    better, worse = (Score(labels, of_second(*row), ["a", "b"]) for row in shares)
+    better, worse = (ClassifierScore(labels, of_second(*row), ["a", "b"]) for row in shares)
     assert (better.auc, worse.auc) == (1, 1 / 2) and better.accuracy < worse.accuracy
     assert better.value > worse.value
 
@@ -62,7 +63,7 @@ def test_a_higher_auc_is_better_whatever_the_accuracy():
 def test_several_classes_are_scored_as_by_scikit_learn():
     generator = np.random.default_rng(0)
     labels, probabilities = generator.integers(3, size=50), generator.dirichlet(np.ones(3), 50)
-    score = Score(labels, probabilities, ["a", "b", 3])
+    score = ClassifierScore(labels, probabilities, ["a", "b", 3])
     assert score.auc == pytest.approx(
         metrics.roc_auc_score(labels, probabilities, multi_class="ovr")
     )

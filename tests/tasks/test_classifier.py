@@ -60,17 +60,19 @@ def write(path: Path, content: str) -> Path:
 def test_labels_come_back_as_they_went_in():
     names = dict(zip(TOPICS, (3, 1, 2), strict=True))
     classifier = train(TEXTS, [names[label] for label in LABELS])
-    assert classifier.classes == [1, 2, 3] and {type(x) for x in classifier.predict(TEXTS)} == {int}
+    assert classifier.labels == [1, 2, 3] and {type(x) for x in classifier.predict(TEXTS)} == {int}
     numbers = [str(names[label]) for label in LABELS]  # as of a file
     assert (
-        classifier.score(TEXTS, numbers)
+        classifier.evaluate(TEXTS, numbers)["accuracy"]
         == np.mean(np.array(classifier.predict(TEXTS), str) == numbers)
         > 0.9
     )
-    assert train(TEXTS, numbers).score(TEXTS, [names[label] for label in LABELS]) > 0.9
+    assert (
+        train(TEXTS, numbers).evaluate(TEXTS, [names[label] for label in LABELS])["accuracy"] > 0.9
+    )
     assert train(TEXTS, [label == "art" for label in LABELS]).predict(["the painter"]) == [True]
     with pytest.raises(UserError, match="zz"):
-        classifier.score(TEXTS, ["zz"] * len(TEXTS))
+        classifier.evaluate(TEXTS, ["zz"] * len(TEXTS))
     for labels, word in (([1] * len(TEXTS), "two or more"), ([1, "1", 2] * 20, "strings")):
         with pytest.raises(UserError, match=word):
             train(TEXTS, labels)
@@ -81,8 +83,8 @@ def test_tables_and_no_epochs():
     settings = replace(SETTINGS, epochs=0, columns=["review", "stars"])
     classifier = train(rows, None, settings, dev=rows)
     assert (
-        classifier.scores["epoch"] == 0
-        and classifier.score(rows) == classifier.scores["dev"]["accuracy"]
+        classifier.training["epoch"] == 0
+        and classifier.evaluate(rows)["accuracy"] == classifier.scores["dev"]["accuracy"]
     )
     with pytest.raises(UserError, match="columns"):
         train(rows, None)
@@ -130,16 +132,20 @@ def test_predictions_are_those_of_the_text_alone(small_weights):
     assert together.shape == (5, 3) and together.dtype == np.float32
     for text, row in zip(texts, together, strict=True):
         np.testing.assert_allclose(classifier.predict_proba([text])[0], row, atol=1e-5)
-    lazy = classifier.predict(iter(texts))
+    lazy = classifier.iter_predict(iter(texts))
     assert (
         next(lazy) == classifier.predict(texts)[0] and list(lazy) == classifier.predict(texts)[1:]
     )
     assert classifier.predict_proba([]).shape == (0, 3) and classifier.predict([]) == []
-    for wrong in (("a", "b"), 3):
-        with pytest.raises(UserError, match="text 0"):
-            classifier.predict([wrong])
+    for wrong in (("a", "b"), 3, None, ["a"] * 2):
+        with pytest.raises(TypeError, match="text 1: "):
+            classifier.predict(["a goal", wrong])
     with pytest.raises(TypeError, match="a column of texts"):
-        classifier.predict("a goal")
+        classifier.predict("a" for _ in range(3))
+    assert classifier.predict("a goal") == classifier.predict(["a goal"])[0]
+    np.testing.assert_array_equal(
+        classifier.predict_proba("a goal"), classifier.predict_proba(["a goal"])[0]
+    )
     with pytest.raises(TypeError, match="Frame with the columns review, stars"):
         classifier.predict(Frame())
 
@@ -195,8 +201,8 @@ def test_tuning_begins_with_the_first_model_and_changes_elmo(small_weights):
     )
     before, after = (model.network.inputs.elmo.bilm.state_dict() for model in (first, tuned))
     is_changed = [not np.array_equal(before[name].numpy(), after[name].numpy()) for name in before]
-    assert any(is_changed) == (tuned.scores["epoch"] > 0)
-    assert tuned.results["dev"].value >= first.results["dev"].value
+    assert any(is_changed) == (tuned.training["epoch"] > 0)
+    assert tuned.scores["dev"].value >= first.scores["dev"].value
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +259,7 @@ def test_balanced_classes(small_weights):
     )
     classifier = train([*TEXTS, *[TEXTS[0]] * 60], [*LABELS, *[LABELS[0]] * 60], settings)
     weights = classifier.network.class_weights.numpy()
-    assert weights[classifier.classes.index(LABELS[0])] == min(weights)
+    assert weights[classifier.labels.index(LABELS[0])] == min(weights)
 
 
 def test_settings_without_effect():

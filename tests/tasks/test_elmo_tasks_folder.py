@@ -298,7 +298,7 @@ def test_a_divergence_after_an_epoch_says_how_to_start_again(tmp_path):
         train(tmp_path, replace(SETTINGS, lr=1e18))
     assert folder.states(tmp_path)
     train(tmp_path, overwrite=True)
-    assert Tagger(tmp_path).scores["epoch"]
+    assert Tagger(tmp_path).training["epoch"]
 
 
 def test_a_stopped_training_that_saved_nothing_says_so(tmp_path, messages):

@@ -1,6 +1,7 @@
 """A parser: training, folders, raw text."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from elmo_core.messages import UserError
 from elmo_tasks.parsing.data import read_conllu
 from elmo_tasks.parsing.parser import Parser
 from elmo_tasks.parsing.settings import ParserSettings
+from elmo_tasks.parsing.trees import Tree
 
 SIZES = {"word_dim": 8, "hidden_dim": 8, "arc_dim": 8, "label_dim": 6}
 
@@ -69,7 +71,7 @@ def test_trees_are_parsed_again_and_iterators_lazily(untrained):
     unparsed = untrained.sentence("the dog")
     expected = str(untrained.predict(["the dog"])[0])
     assert str(untrained.predict([unparsed])[0]) == expected != str(unparsed) == "the dog"
-    trees = untrained.predict(iter(["the dog", "a"]))
+    trees = untrained.iter_predict(iter(["the dog", "a"]))
     assert str(next(trees)) == expected and len(next(trees).tokens) == 1
 
 
@@ -78,9 +80,9 @@ def test_a_word_of_white_space_is_written_as_a_line(untrained):
     assert blank.to_conllu().split("\n")[1].startswith("2\t_\t")
 
 
-@pytest.mark.parametrize("wrong", ["the dog", 3, None, [3], [None], [["the", 3]], [["the dog"]]])
+@pytest.mark.parametrize("wrong", [3, None, [3], [None], [["the", 3]], [["the dog"]]])
 def test_what_is_not_sentences_is_named(untrained, wrong):
-    with pytest.raises((TypeError, UserError), match="sentence"):
+    with pytest.raises((TypeError, UserError), match=r"sentence|text"):
         untrained.predict(wrong)
 
 
@@ -90,9 +92,63 @@ def test_a_language_of_raw_text_that_is_none_is_named(untrained, lang):
         untrained.sentence("the dog", lang=lang)
 
 
-def test_treebanks_are_files(treebank):
-    with pytest.raises(TypeError, match="found list"):
-        Parser.train([treebank])
+def table_of(trees: list[Tree]) -> list[dict]:
+    """Rows as those of Hugging Face's universal_dependencies, whose heads are strings."""
+    return [
+        {
+            "tokens": tree.tokens,
+            "head": [str(head) for head in tree.heads],
+            "deprel": tree.labels,
+            "upos": tree.tags,
+        }
+        for tree in trees
+    ]
+
+
+def test_a_file_trees_and_a_table_train_the_same_parser(treebank):
+    trees = list(read_conllu(treebank))
+    settings = ParserSettings(elmo=None, epochs=1, **SIZES, with_tags=True)
+    parsers = [
+        Parser.train(data, dev=data, settings=settings, progress=False, device="cpu")
+        for data in (treebank, trees, table_of(trees))
+    ]
+    expected = parsers[0].predict("the dog sleeps")
+    for parser in parsers:
+        assert parser.predict("the dog sleeps") == expected
+        assert parser.evaluate(trees) == parser.evaluate(table_of(trees)) == parser.scores["dev"]
+    assert parsers[0].labels == parsers[2].labels
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"heads": [2, 0]}, "2 heads"),
+        ({"heads": [2, 3, 4]}, "a head is 4"),
+        ({"heads": [0, 0, 2]}, "2 roots"),
+        ({"heads": [2, 1, 0]}, "cycle"),
+        ({"tokens": [], "heads": [], "labels": []}, "no words"),
+    ],
+)
+def test_a_tree_in_memory_that_is_none_is_named(changes, word):
+    tree = Tree(["the", "dog", "sleeps"], [2, 3, 0], ["det", "nsubj", "root"])
+    with pytest.raises(UserError, match=rf"train 1: .*{word}"):
+        Parser.train([tree, replace(tree, **changes)])
+
+
+@pytest.mark.parametrize("wrong", [3, ["the dog"], [["the", "dog"]], {"tokens": ["a"]}])
+def test_what_is_no_treebank_is_named(wrong):
+    with pytest.raises(TypeError, match=r"train.*(tree|Tree)"):
+        Parser.train(wrong)
+
+
+def test_words_have_a_tag_also_if_none_is_predicted(treebank):
+    settings = ParserSettings(elmo=None, epochs=0, **SIZES)
+    parser = Parser.train(treebank, settings=settings, progress=False, device="cpu")
+    assert parser.predict("the dog").tags == ["_", "_"]
+    gold = next(read_conllu(treebank))
+    again = parser.predict(gold).to_conllu().splitlines()
+    assert [line.split("\t")[3] for line in again if line] == gold.tags
+    assert "upos" not in parser.evaluate(treebank).to_dict()
 
 
 def test_tags_that_the_treebank_lacks_cannot_be_learnt(tmp_path):

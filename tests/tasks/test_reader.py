@@ -73,7 +73,7 @@ def test_a_reader_learns(checkpoints, kind, tmp_path):
     ] == 5
     for trained in (reader, Reader(tmp_path / "r")):
         for example in examples:
-            (answer,) = trained.answer(example["question"], example["context"])
+            answer = trained.predict((example["question"], example["context"]))
             assert (
                 answer.text
                 == example["context"][answer.begin : answer.end]
@@ -106,9 +106,9 @@ def test_a_reader_learns_what_its_passage_does_not_answer(tmp_path):
     reader.save(tmp_path / "r")
     saved = Reader(tmp_path / "r")
     for (question, answer), k in zip(asked.items(), (1, 3, 1, 3), strict=True):
-        found = saved.answer(question, TEXT, k)
+        found = saved.answers((question, TEXT), k)
         assert (
-            found == reader.answer(question, TEXT, k)
+            found == reader.answers((question, TEXT), k)
             and found[0].text == (answer or "")
             and len(found) == k
         )
@@ -134,11 +134,11 @@ def test_answers_do_not_depend_on_the_batch():
         ("谁？", TEXT),
     ] * 3
     together = reader.answers(pairs, k=4)
-    assert list(reader.answers(iter(pairs), k=4)) == together
+    assert list(reader.iter_answers(iter(pairs), k=4)) == together
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(lambda _: reader.answers(pairs, k=4), range(4))) == [together] * 4
     for (question, text), several in zip(pairs, together, strict=True):
-        alone = reader.answer(question, text, k=4)
+        alone = reader.answers((question, text), k=4)
         assert_same_answers(several, alone)
         assert [one.text for one in alone] == [text[one.begin : one.end] for one in alone]
     whole = Text.from_string(TEXT * 3, Tokeniser("zh"))
@@ -156,7 +156,7 @@ def test_answers_do_not_depend_on_the_batch():
 @pytest.mark.parametrize("k", [0, -1, 1.5, "2", True, None])
 def test_a_number_of_answers_that_is_none_is_named(k):
     with pytest.raises(UserError, match="k="):
-        make_reader().answer("谁", TEXT, k)
+        make_reader().answers(("谁", TEXT), k)
 
 
 def test_one_passage_cannot_be_held_out_of():
@@ -173,13 +173,16 @@ def test_one_passage_cannot_be_held_out_of():
 def test_a_passage_without_words_has_no_answers_and_does_not_stop_the_others():
     reader = make_reader()
     good = ("谁", TEXT)
-    assert_same_answers(reader.answers([("谁", " "), good, ("谁", "")])[1], reader.answer(*good))
+    assert_same_answers(
+        reader.answers([("谁", " "), good, ("谁", "")], 1)[1], reader.answers(good, 1)
+    )
     assert reader.answers([("谁", " "), good])[0] == []
+    assert reader.predict(("谁", " ")) == Answer("", 0, 0, 1.0)
 
 
 @pytest.mark.parametrize("words", ["", "　", "\u200b"])
 def test_a_question_without_words_gets_an_answer(words):
-    (answer,) = make_reader().answer(words, TEXT)
+    answer = make_reader().predict((words, TEXT))
     assert answer.text in TEXT
 
 
@@ -195,11 +198,11 @@ def test_many_questions_to_a_long_passage_take_little_memory():
     """The scores of one question's spans are in memory, not those of all."""
     reader, n_questions, n_tokens = make_reader(), 100, 1000
 
-    def predictions(groups):
+    def predicted(groups):
         for group in groups:
-            yield np.zeros((len(group.questions), 2, len(group.window.tokens)), np.float32)
+            yield group, np.zeros((len(group.questions), 2, len(group.window.tokens)), np.float32)
 
-    reader.predictions = predictions
+    reader.predicted = predicted
     pairs = [("谁？", " ".join(["北京"] * n_tokens))] * n_questions
     tracemalloc.start()
     try:

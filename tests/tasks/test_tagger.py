@@ -138,7 +138,7 @@ def test_scores_of_spans_are_those_of_the_text_alone():
         assert [span.score for span in spans] == pytest.approx(
             [span.score for span in alone], abs=1e-5
         )
-        assert list(tagger.spans(iter([text]))) == [alone]
+        assert list(tagger.iter_spans(iter([text]))) == [alone]
 
 
 def test_each_line_of_a_text_is_a_sentence():
@@ -148,7 +148,7 @@ def test_each_line_of_a_text_is_a_sentence():
     for line, spans in zip(lines, tagger.spans(lines), strict=True):
         expected += [(begin + span.begin, begin + span.end, span.label) for span in spans]
         begin += len(line) + 1
-    for spans in (*tagger.spans([text, text]), *tagger.spans(iter([text]))):
+    for spans in (*tagger.spans([text, text]), *tagger.iter_spans(iter([text]))):
         assert [(span.begin, span.end, span.label) for span in spans] == expected and len(spans) > 2
         assert all(
             text[span.begin : span.end] == span.text and "\n" not in span.text for span in spans
@@ -162,11 +162,27 @@ def test_what_is_no_text(wrong):
         random_tagger().spans(["a", wrong])
 
 
-def test_raw_text_where_tokens_are_expected():
+def test_a_text_is_raw_or_tokens_one_or_several():
     tagger = random_tagger()
-    with pytest.raises(TypeError, match="`spans`") as error:
-        tagger.predict(["raw text"])
-    assert "encode_texts" not in str(error.value)
+    raw = [" ".join(tokens) for tokens in SENTENCES[:3]]
+    labels = tagger.predict(SENTENCES[:3])
+    assert tagger.predict(raw) == list(tagger.iter_predict(iter(raw))) == labels
+    assert tagger.predict(raw[0]) == labels[0]
+    assert tagger.predict("\n".join(raw)) == [label for row in labels for label in row]
+    assert tagger.spans(raw[0]) == tagger.spans(raw)[0] == next(tagger.iter_spans(raw))
+
+
+def test_what_is_no_list_of_texts():
+    tagger = random_tagger()
+    for wrong in (3, None, (text for text in ["a"]), {"text": "a"}, [{"text": "a"}]):
+        with pytest.raises(TypeError, match="texts"):
+            tagger.predict(wrong)
+    for wrong in (3, "a", {"text": "a"}):
+        with pytest.raises(TypeError, match="texts"):
+            tagger.iter_predict(wrong)
+
+
+def test_raw_text_where_tokens_are_expected():
     with pytest.raises(TypeError, match="sentence 0") as error:
         train(["raw text"], [["O", "O"]])
     assert "encode_texts" not in str(error.value)

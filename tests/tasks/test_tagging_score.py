@@ -7,13 +7,13 @@ import pytest
 from elmo_core.machine.runtime import paddle
 from elmo_tasks.tagging.data import segmented_sentence
 from elmo_tasks.tagging.scheme import split_lac_label
-from elmo_tasks.tagging.score import Score
+from elmo_tasks.tagging.score import TaggerScore
 
 
 def score_of(
     scheme: str, tokens: str, gold: str, predicted: str, known=(), of_words: bool = False
-) -> Score:
-    score = Score(scheme, of_words, set(known))
+) -> TaggerScore:
+    score = TaggerScore(scheme, of_words, set(known))
     score.add(tokens.split(), gold.split(), predicted.split())
     return score
 
@@ -100,7 +100,7 @@ def test_unknown_words_are_scored_separately(scheme, tokens, gold, predicted, kn
 
 def test_scores_of_word_segmentation_are_those_of_sighans_script():
     """Its counts are of the words at the same place; the recall of unknown ones is R_OOV."""
-    score = Score("bioes", of_words=True, known={"北京", "大学", "爱", "学生"})
+    score = TaggerScore("bioes", of_words=True, known={"北京", "大学", "爱", "学生"})
     pairs = [("北京 大学 生", "北京 大学 生"), ("爱 北京大学 学生", "爱 北京 大学 学生")]
     for gold_line, predicted_line in pairs:
         gold, predicted = segmented_sentence(gold_line, ""), segmented_sentence(predicted_line, "")

@@ -64,7 +64,10 @@ def weights(tagger: Tagger) -> dict[str, np.ndarray]:
 def assert_same(one: Tagger, other: Tagger) -> None:
     for name, array in weights(one).items():
         assert np.array_equal(array, weights(other)[name]), name
-    assert one.scores["dev"] == other.scores["dev"] and one.scores["epoch"] == other.scores["epoch"]
+    assert (
+        one.scores["dev"] == other.scores["dev"]
+        and one.training["epoch"] == other.training["epoch"]
+    )
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -125,8 +128,11 @@ def test_a_trained_model_is_complete(tmp_path, elmo, request):
     assert len(set(stored)) == len(stored)
     for tagger in (loaded, pickle.loads(pickle.dumps(trained))):
         assert tagger.predict(SENTENCES) == trained.predict(SENTENCES)
-        assert tagger.evaluate(*DATA) == trained.scores["test"]
-        assert list(tagger.spans(iter(["Anna lives in Paris."]))) == trained.spans(
+        assert tagger.evaluate(*DATA) == tagger.scores["test"] == trained.scores["test"]
+        assert str(tagger.scores["test"]) == str(trained.scores["test"])
+        assert tagger.scores["test"].value == trained.scores["test"].value
+        assert tagger.training == trained.training
+        assert list(tagger.iter_spans(iter(["Anna lives in Paris."]))) == trained.spans(
             ["Anna lives in Paris."]
         )
     assert repr(loaded) == f"Tagger('{folder}')"
@@ -255,7 +261,7 @@ def test_seconds_are_those_of_all_phases():
         device="cpu",
         progress=lambda scores: seconds.update({scores["phase"]: scores["seconds"]}),
     )
-    assert classifier.scores["seconds"] == pytest.approx(seconds[1] + seconds[2])
+    assert classifier.training["seconds"] == pytest.approx(seconds[1] + seconds[2])
 
 
 def test_trainings_in_threads_are_what_they_are_alone():
@@ -375,6 +381,6 @@ def test_without_epochs(tmp_path):
     assert draws[0][1] != draws[1][1]  # of the program's own generator
     with pytest.raises(UserError, match="a trained tagger"):
         ELMoEmbedder(tmp_path / "t")
-    assert tagger.scores["epoch"] == 0 and Tagger(tmp_path / "t").predict(
+    assert tagger.training["epoch"] == 0 and Tagger(tmp_path / "t").predict(
         SENTENCES
     ) == tagger.predict(SENTENCES)

@@ -10,6 +10,7 @@ from elmo_core.machine import paddle_compat
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
 from elmo_tasks import Tagger, TaggerSettings
+from elmo_tasks.score import SavedScore
 from elmo_tasks.settings import TrainingSettings
 from elmo_tasks.trainer import WeightAverage, hold_out, learning_rate, make_optimizer
 
@@ -125,28 +126,21 @@ def test_what_is_decayed():
 # The best epoch
 
 
-class Scored:
+def scored(value: float) -> SavedScore:
     """A score on the dev set."""
-
-    summary = ""
-
-    def __init__(self, value: float):
-        self.value = value
-
-    def to_dict(self) -> dict[str, float]:
-        return {"value": self.value}
+    return SavedScore({"value": value}, value)
 
 
 def test_the_first_best_epoch_is_kept_and_patience_ends_the_training(monkeypatch):
     values, weights = [1, 3, 2, 3, 9, 9], []  # of the score, and of the model, by epoch
 
-    def measure(tagger, *_) -> Scored:
+    def measure(tagger, *_) -> SavedScore:
         weights.append(weights_of(tagger))
-        return Scored(values[len(weights) - 1])
+        return scored(values[len(weights) - 1])
 
     monkeypatch.setattr(Tagger, "measure", measure)
     tagger = train(replace(SETTINGS, epochs=6, patience=2))
-    assert len(weights) == 4 and tagger.scores["epoch"] == 2
+    assert len(weights) == 4 and tagger.training["epoch"] == 2
     for name, weight in weights_of(tagger).items():
         np.testing.assert_array_equal(weight, weights[1][name], err_msg=name)
 
@@ -159,7 +153,7 @@ def test_a_resumed_training_continues_bit_for_bit(tmp_path, monkeypatch, stop):
             f"paddle {paddle.__version__} hides the state of its random generator, which dropout draws from"
         )
     scores = itertools.count()
-    monkeypatch.setattr(Tagger, "measure", lambda *_: Scored(next(scores)))
+    monkeypatch.setattr(Tagger, "measure", lambda *_: scored(next(scores)))
 
     def interrupt(scores) -> None:
         if scores["epoch"] == stop:
@@ -174,7 +168,7 @@ def test_a_resumed_training_continues_bit_for_bit(tmp_path, monkeypatch, stop):
     resumed = Tagger.train(
         *data, **options, save_dir=tmp_path / "model", resume=True, progress=False
     )
-    assert whole.scores["epoch"] == resumed.scores["epoch"] == 4
+    assert whole.training["epoch"] == resumed.training["epoch"] == 4
     for name, weight in weights_of(resumed).items():
         np.testing.assert_array_equal(weight, weights_of(whole)[name], err_msg=name)
 

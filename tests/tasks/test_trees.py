@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from elmo_core.messages import UserError
-from elmo_tasks.parsing.trees import Score, Tree, allowed_labels, find_cycle, maximum_tree
+from elmo_tasks.parsing.trees import ParserScore, Tree, allowed_labels, find_cycle, maximum_tree
 
 
 def test_the_best_tree_is_that_of_an_enumeration():
@@ -34,9 +34,9 @@ def test_scores_of_hand_worked_trees():
         list("abcd"), [2, 0, 2, 3], ["det", "root", "nmod:poss", "punct"], ["D", "V", "N", "P"]
     )
     tree = Tree(list("abcd"), [2, 0, 2, 2], ["amod", "root", "nmod", "punct"], ["D", "V", "N", "N"])
-    score = Score([gold, gold], [tree, gold])
+    score = ParserScore([gold, gold], [tree, gold])
     assert score.to_dict() == {"uas": 7 / 8, "las": 6 / 8, "upos": 7 / 8, "words": 8}
-    assert "upos" not in Score([replace(gold, tags=["_"] * 4)], [tree]).to_dict()
+    assert "upos" not in ParserScore([replace(gold, tags=["_"] * 4)], [tree]).to_dict()
 
 
 UNPARSED = Tree(["the", "dog"])

@@ -113,7 +113,7 @@ def test_a_classifier_gives_the_same_probabilities(export, tmp_path, runtime, se
     assert np.ptp(found, axis=0).max() > 0.02
     lines = ["\t".join(texts[k] for k in row) for row in rows]
     labels = [values["label"] for values, _ in exported.predict(exported.run, lines)]
-    assert labels == [classifier.classes[k] for k in found.argmax(axis=1)]  # a number stays one
+    assert labels == [classifier.labels[k] for k in found.argmax(axis=1)]  # a number stays one
     np.testing.assert_allclose(exported(sentences), found, atol=1e-5)
     for row, probabilities in zip(rows, found, strict=True):  # without the others' padding
         np.testing.assert_allclose(
