@@ -1,4 +1,4 @@
-"""Writes state dictionaries as `torch.save` does, in its zip format and its old one, without PyTorch.
+"""Writes state dictionaries as `torch.save` does, without PyTorch: a zip archive, or as before.
 
 Held against PyTorch 2.13's own files by hand: the same reader reads both.
 """

@@ -56,14 +56,9 @@ def fakes(tmp_path_factory) -> dict[str, dict[str, bytes]]:
     foreign.write_bilm(folder / "bilm", foreign.options_of({}, {}))
     foreign.write_fluid(folder / "fluid" / "baike_elmo_checkpoint")
     manylangs_model.write_model(folder / "zhs.model")
-    options, weights = [
-        (folder / "bilm" / name).read_bytes() for name in ("options.json", "weights.hdf5")
-    ]
     foreign.write_softmax(folder / "softmax_weights.hdf5")
-    head = {
-        path.name: path.read_bytes()
-        for path in (folder / "softmax_weights.hdf5", folder / "bilm/vocab.txt")
-    }
+    options = (folder / "bilm/options.json").read_bytes()
+    weights = (folder / "bilm/weights.hdf5").read_bytes()
     inside = {
         "model.hdf5": weights,
         "options.json": options,
@@ -80,8 +75,8 @@ def fakes(tmp_path_factory) -> dict[str, dict[str, bytes]]:
             ".hdf5": weights,
             ".zip": zipped(inside),
             **parts,
-            "softmax_weights.hdf5": head["softmax_weights.hdf5"],
-            ".txt": head["vocab.txt"],
+            "softmax_weights.hdf5": (folder / "softmax_weights.hdf5").read_bytes(),
+            ".txt": (folder / "bilm/vocab.txt").read_bytes(),
             ".tar.gz": archived,
         },
         "manylangs": {".zip": zipped(many), ".tar.bz2": tarred(folder / "zhs.model", "bz2")},
@@ -188,11 +183,8 @@ def test_the_table_itself(monkeypatch):
     """Addresses are complete, and a mirror replaces them."""
     for model in FETCHED:
         assert (model.files or model.note) and not model.licence.startswith("http"), model.name
-        assert all(
-            re.match(r"https?://[^/ ]+/.*\w$", one)
-            for addresses in model.addresses
-            for one in addresses
-        )
+        for addresses in model.addresses:
+            assert all(re.match(r"https?://[^/ ]+/.*\w$", address) for address in addresses)
     monkeypatch.setenv("ELMO_MIRROR", "https://mirror.example/elmo/")
     assert published.mirrored("http://host/a/b.zip") == "https://mirror.example/elmo/host/a/b.zip"
 
@@ -239,7 +231,8 @@ def test_a_bundled_model_is_found_from_any_folder(tmp_path, monkeypatch, capsys)
     stored = tmp_path / "bundled" / "zh" / "model.safetensors"
     n = sum(weight.size for weight in bilm.state_dict().values())
     assert 2 * n < stored.stat().st_size < 2 * n + 200 * len(bilm.state_dict())
-    exact, rounded = (ELMoEmbedder(name).encode(SENTENCES)[0] for name in (whole, "zh"))
+    exact = ELMoEmbedder(whole).encode(SENTENCES)[0]
+    rounded = ELMoEmbedder("zh").encode(SENTENCES)[0]
     assert 0 < np.abs(exact - rounded).max() < 0.01 and rounded.dtype == np.float32
 
 
@@ -345,11 +338,10 @@ def test_files_brought_by_hand(how, server, fakes, tmp_path, capsys):
         "folder": [tmp_path / "local_files"],
         "archive": [tmp_path / "files.zip"],
     }
-    convert.main(["get", SMALL, "--from", *map(str, local_files[how])])
+    convert.main(["get", SMALL, "--from"] + [str(path) for path in local_files[how]])
     assert checkpoint.exists(Path(capsys.readouterr().out.strip())) and not server.requests
-    assert (
-        width(ELMoEmbedder(SMALL)) == (3, 3, 14) and (tmp_path / "local_files" / "w.hdf5").exists()
-    )
+    assert width(ELMoEmbedder(SMALL)) == (3, 3, 14)
+    assert (tmp_path / "local_files" / "w.hdf5").exists()
 
 
 def test_what_is_brought_must_be_the_models(server, fakes, tmp_path):
