@@ -1,13 +1,13 @@
 """The bidirectional language model (Peters et al. 2018, section 3.1).
 
-    tokens -> token encoder (character CNN | word table) -> L projected LSTMs in each direction -> layers 0 .. L
-                                                                                         |
-                                                                             softmax (pretraining)
+    tokens -> token encoder           -> L projected LSTMs  -> layers 0 .. L
+              character CNN | word table   in each direction       |
+                                                           softmax (pretraining)
 
-Shapes: B rows, T steps, N distinct tokens in a batch, P projection size, L LSTM layers, M = sum of all row lengths.
+Shapes: B rows, T steps, N distinct tokens in a batch, P projection size, L LSTM layers, M = sum of
+all row lengths.
 """
 
-import itertools
 import threading
 from collections.abc import Mapping
 from functools import partial
@@ -25,7 +25,8 @@ from elmo_core.text.tokens import LMBatch
 from elmo_core.weights import checkpoint
 
 nn = paddle.nn
-BUILDING = threading.RLock()  # held while layers are built: Paddle's LazyGuard acts on all threads
+# held while layers are built, because Paddle's LazyGuard acts on all threads
+BUILDING = threading.RLock()
 
 
 class BiLM(nn.Layer):
@@ -36,11 +37,10 @@ class BiLM(nn.Layer):
     `ELMo(..., trainable=True)` gives the word table ordinary gradients.
     """
 
-    is_fine_tuned = False  # by an ELMo: another one over the same biLM must not freeze it
-
     def __init__(self, config: ELMoConfig, softmax: bool = True):
         super().__init__()
         self.config = config
+        self.is_fine_tuned = False  # by an ELMo: another one over the same biLM must not freeze it
         self.token_encoder = TOKEN_ENCODERS[config.input](config, sparse=softmax)
         self.forward_lstm = nn.LayerList(LSTMP(config) for _ in range(config.n_layers))
         self.backward_lstm = nn.LayerList(LSTMP(config) for _ in range(config.n_layers))
@@ -62,35 +62,34 @@ class BiLM(nn.Layer):
     ) -> tuple[list[list[paddle.Tensor]], BiLMState]:
         """Run both directions through layers 1 .. max_layer (default: all).
 
-        vectors: (N, P) token vectors; indices: per direction, (M,) packed indices into them; state: each row's initial
-        state (default: zero).
-        Returns the packed outputs of layers 0 .. max_layer, in both directions, and each row's final state.
+        vectors: (N, P) token vectors; indices: per direction, (M,) packed indices into them; state:
+        each row's initial state (default: zero); dropout: rate on the input of each layer.
+        Returns the packed outputs of layers 0 .. max_layer, in both directions, and each row's
+        final state.
         """
-        indices = list(map(to_tensor, indices))
+        rows = len(packing.sorted_indices)
+        initial_states = state or self.zero_state(rows)
+        directions = list(zip(self.forward_lstm, self.backward_lstm, strict=True))
+        indices = [to_tensor(index) for index in indices]
         x = [paddle.gather(vectors, index) for index in indices]  # each (M, P)
-        state = state or self.zero_state(len(packing.sorted_indices))
-        layers, final = [x], []
-        pairs = zip(self.forward_lstm, self.backward_lstm, strict=True)
-        for layer, (pair, initial) in enumerate(
-            itertools.islice(zip(pairs, state, strict=True), max_layer)
-        ):
-            initial_states = list(map(packing.sort, initial))
-            if (
-                layer == 0 and not dropout
-            ):  # the compiled loops multiply each distinct vector by W_x only once
-                results = run_layer(
-                    pair, [vectors, vectors], initial_states, packing.batch_sizes, indices
-                )
+        layers = [x]
+        final_states = []
+        for layer, lstms in enumerate(directions[:max_layer]):
+            initial = [packing.sort(direction) for direction in initial_states[layer]]
+            if layer == 0 and not dropout:
+                # the compiled loops multiply each distinct vector by W_x only once
+                inputs = [vectors, vectors]
+                results = run_layer(lstms, inputs, initial, packing.batch_sizes, indices)
             else:
-                dropped = [nn.functional.dropout(side, dropout) for side in x] if dropout else x
-                results = run_layer(pair, dropped, initial_states, packing.batch_sizes)
-            final.append([packing.unsort((result.h, result.c)) for result in results])
+                inputs = [nn.functional.dropout(side, dropout) for side in x] if dropout else x
+                results = run_layer(lstms, inputs, initial, packing.batch_sizes)
+            final_states.append([packing.unsort((result.h, result.c)) for result in results])
             outputs = [result.outputs for result in results]
             if layer and self.config.use_skip_connections:
                 outputs = [output + side for output, side in zip(outputs, x, strict=True)]
             layers.append(outputs)
             x = outputs
-        return layers, final
+        return layers, final_states
 
     def forward(
         self, batch: LMBatch, state: BiLMState, candidates: Candidates, dropout: float = 0.0
@@ -100,14 +99,15 @@ class BiLM(nn.Layer):
         top, targets, _, state = self._top_layer(batch, state, dropout)
         if dropout:
             top = [nn.functional.dropout(h, dropout) for h in top]
-        return self.softmax.losses(top, targets, candidates), map_state(paddle.Tensor.detach, state)
+        losses = self.softmax.losses(top, targets, candidates)
+        return losses, map_state(paddle.Tensor.detach, state)
 
     def log_probabilities(
         self, batch: LMBatch, state: BiLMState | None = None
     ) -> tuple[np.ndarray, np.ndarray, BiLMState]:
-        """Full-softmax log-probabilities of all targets, forward and backward (B, T), 0 at padding; and the final state.
+        """Return log-probabilities of all targets, forward and backward (B, T), and the final state.
 
-        Those of a batch that is not scored are 0.
+        They are those of the full softmax; 0 at padding, and for a batch that is not scored.
         """
         with paddle.no_grad(), precision.only("float32"):
             top, targets, packing, state = self._top_layer(batch, state, 0.0)
@@ -117,30 +117,42 @@ class BiLM(nn.Layer):
                     partial(self.softmax.predictions, h, words)
                     for h, words in zip(top, targets, strict=True)
                 ]
-                scores[:, packing.row, packing.step] = [
-                    -surprisal for surprisal, *_ in runtime.run_in_parallel(tasks)
-                ]
+                predictions = runtime.run_in_parallel(tasks)
+                surprisals = np.stack([surprisal for surprisal, _, _ in predictions])  # (2, M)
+                scores[:, packing.row, packing.step] = -surprisals
             return scores[0], scores[1], state
 
-    def _top_layer(self, batch: LMBatch, state: BiLMState | None, dropout: float):
-        """Return the top layer's packed outputs and targets, per direction, the packing, and the new state."""
+    def _top_layer(
+        self, batch: LMBatch, state: BiLMState | None, dropout: float
+    ) -> tuple[list[paddle.Tensor], tuple[np.ndarray, np.ndarray], Packing, BiLMState]:
+        """Run all layers.
+
+        Returns the top one's packed outputs (M, P) and the targets (M,), per direction, the
+        packing, and the final state.
+        """
         packing = Packing.from_lengths(batch.lengths)
-        at = packing.row, packing.step
-        vectors = self.token_encoder(batch.tokens)
-        indices = batch.forward_input[at], batch.backward_input[at]
-        layers, state = self.lstm_layers(vectors, indices, packing, state, dropout)
-        return layers[-1], (batch.forward_target[at], batch.backward_target[at]), packing, state
+        entries = (packing.row, packing.step)
+        layers, state = self.lstm_layers(
+            self.token_encoder(batch.tokens),
+            indices=(batch.forward_input[entries], batch.backward_input[entries]),
+            packing=packing,
+            state=state,
+            dropout=dropout,
+        )
+        targets = batch.forward_target[entries], batch.backward_target[entries]
+        return layers[-1], targets, packing, state
 
 
 def make_bilm(
     config: ELMoConfig, weights: dict[str, np.ndarray], source: str = "the copy of a model"
 ) -> BiLM:
-    """Build a biLM with these weights; with a softmax if they have one. source: used in error messages."""
+    """Build a biLM with these weights; with a softmax if they have one.
+
+    source: used in error messages.
+    """
     softmax = config.vocab_size > 0 and any(name.startswith("softmax.") for name in weights)
-    with (
-        BUILDING,
-        paddle.LazyGuard(),
-    ):  # takes no memory until the weights, whose shapes are compared first, are set
+    # it takes no memory until the weights, whose shapes are compared first, are set
+    with BUILDING, paddle.LazyGuard():
         bilm = BiLM(config, softmax)
     set_weights(bilm.state_dict(), weights, source)
     return bilm
@@ -154,14 +166,16 @@ def weights_of(layer: nn.Layer) -> dict[str, np.ndarray]:
 def set_weights(
     parameters: Mapping[str, paddle.Tensor], weights: Mapping[str, np.ndarray], source: str
 ) -> None:
-    """Set all parameters. Raises, and changes nothing, if one is missing, unexpected or has the wrong shape.
+    """Set all parameters.
 
-    Those that have their values already are left alone, and so is what was computed with them, such as cached layers.
+    Raises, and changes nothing, if one is missing, unexpected or has the wrong shape. Those that
+    have their values already are left alone, and so is what was computed with them, such as cached
+    layers.
     """
-    checkpoint.check_shapes(
-        {name: tuple(parameter.shape) for name, parameter in parameters.items()}, weights, source
-    )
+    shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
+    checkpoint.check_shapes(shapes, weights, source)
     for name, parameter in parameters.items():
-        value = weights[name].astype(str(parameter.dtype).removeprefix("paddle."), copy=False)
+        dtype = str(parameter.dtype).removeprefix("paddle.")
+        value = weights[name].astype(dtype, copy=False)
         if not (parameter._is_initialized() and np.array_equal(parameter.numpy(), value)):
             parameter.set_value(value)

@@ -10,24 +10,27 @@ nn = paddle.nn
 
 
 class ScalarMix(nn.Layer):
-    """gamma * sum_j softmax(s)_j h_j, with optional layer normalisation over the unmasked tokens."""
+    """gamma * sum_j softmax(s)_j h_j, with optional layer normalisation over unmasked tokens."""
 
     def __init__(self, n_layers: int, layer_norm: bool = False):
         super().__init__()
         check_number("n_layers", n_layers, 1, integer=True)
         self.layer_norm = layer_norm
-        zero, one = nn.initializer.Constant(0.0), nn.initializer.Constant(1.0)
+        zero = nn.initializer.Constant(0.0)
+        one = nn.initializer.Constant(1.0)
         self.scalars = self.create_parameter([n_layers], default_initializer=zero)
         self.gamma = self.create_parameter([1], default_initializer=one)
 
     def forward(
         self, layers: Sequence[paddle.Tensor], mask: paddle.Tensor | None = None
     ) -> paddle.Tensor:
-        """Mix the layers, each (..., D). mask: (...), 1 for tokens, 0 for padding; used only by the layer norm."""
+        """Mix the layers, each (..., D).
+
+        mask: (...), 1 for tokens, 0 for padding; used only by the layer norm.
+        """
         if len(layers) != len(self.scalars):
-            raise UserError(
-                f"ScalarMix: found {format_count(len(layers), 'layers')}, expected {len(self.scalars)}."
-            )
+            found = format_count(len(layers), "layers")
+            raise UserError(f"ScalarMix: found {found}, expected {len(self.scalars)}.")
         if 0 in layers[0].shape:  # older Paddle cannot add empty tensors
             return layers[0]
         if self.layer_norm:
@@ -38,8 +41,9 @@ class ScalarMix(nn.Layer):
 
 def _masked_layer_norm(layer: paddle.Tensor, mask: paddle.Tensor | None) -> paddle.Tensor:
     """Normalise to zero mean and unit variance over all features of all unmasked tokens."""
-    mask = paddle.ones(layer.shape[:-1], layer.dtype) if mask is None else mask.astype(layer.dtype)
-    mask = mask.unsqueeze(-1)
+    if mask is None:
+        mask = paddle.ones(layer.shape[:-1], layer.dtype)
+    mask = mask.astype(layer.dtype).unsqueeze(-1)
     count = mask.sum() * layer.shape[-1]
     mean = (layer * mask).sum() / count
     variance = (((layer - mean) * mask) ** 2).sum() / count

@@ -1,6 +1,9 @@
-"""Token encoders, by the name of a model's `input`. sparse: word tables collect row gradients instead of dense ones.
+"""Token encoders, by the name of a model's `input`.
 
-To add one: a class here, a line in TOKEN_ENCODERS, and its name, which says what it reads, in INPUTS of config.py.
+sparse: word tables collect row gradients instead of dense ones.
+
+To add one: a class here, a line in TOKEN_ENCODERS, and its name, which says what it reads, in
+INPUTS of config.py.
 """
 
 import numpy as np
@@ -30,7 +33,10 @@ class WordTable(nn.Layer):
 
 
 class CharWord(CharCNN):
-    """A word's vector concatenated with its character CNN features, then projected, as in ELMoForManyLangs."""
+    """A word's vector concatenated with its character CNN features, then projected.
+
+    As in ELMoForManyLangs.
+    """
 
     word_tables = ("words.weight",)
 
@@ -43,8 +49,10 @@ class CharWord(CharCNN):
         self.projection = nn.Linear(width, config.projection_dim, weight_attr=normal)
 
     def forward(self, tokens: Tokens) -> paddle.Tensor:
+        """Return vectors (N, P) of distinct tokens, which are sorted by number of characters."""
         words = _vectors(self.words, tokens.words, self.sparse)
-        return self.projection(paddle.concat([words, self.highway_features(tokens)], axis=1))
+        features = self.highway_features(tokens)
+        return self.projection(paddle.concat([words, features], axis=1))
 
 
 def _word_table(vocab_size: int, width: int) -> nn.Embedding:
@@ -52,6 +60,7 @@ def _word_table(vocab_size: int, width: int) -> nn.Embedding:
 
 
 def _vectors(table: nn.Embedding, words: np.ndarray, sparse: bool) -> paddle.Tensor:
+    """Return the rows (N, width) of words (N,)."""
     return embedding_lookup(table.weight, words) if sparse else table(to_tensor(words))
 
 

@@ -1,6 +1,7 @@
 """The compiled loops: where the library is kept, whose library is loaded, and what happens without a compiler."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -112,3 +113,18 @@ def test_a_function_is_called_with_the_names_of_its_arguments():
         kernel.round_to_bfloat16(n=0, x=None, rounds=None)
     with pytest.raises(TypeError, match="rounded"):
         kernel.round_to_bfloat16(n=0, x=None)
+
+
+def test_the_parameters_of_the_functions_are_those_of_the_source():
+    kernel = fused.kernel() or pytest.skip("no C compiler, or a Paddle without MKL")
+    source = fused.SOURCE.read_text(encoding="utf-8")
+    functions = {
+        name: function
+        for name, function in vars(kernel).items()
+        if isinstance(function, fused.Function)
+    }
+    assert functions
+    for name, function in functions.items():
+        (declared,) = re.findall(rf"^[^/\n]*\b{name}\(([^)]*)\) {{", source, re.M)
+        parameters = [re.split(r"[ *]", text.strip())[-1] for text in declared.split(",")]
+        assert function.names == parameters, name
