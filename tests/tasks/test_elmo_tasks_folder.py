@@ -209,7 +209,7 @@ def test_the_card_shows_a_call_that_works(tmp_path, trained, monkeypatch, capsys
     card = Path("ner/README.md").read_text(encoding="utf-8")
     assert "ELMo: none" in card
     exec(card.split("```python\n")[1].split("```")[0])
-    assert capsys.readouterr().out.startswith("[[")
+    assert capsys.readouterr().out.startswith("[")
 
 
 class OwnTagger(Tagger):
