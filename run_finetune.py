@@ -25,7 +25,7 @@ import classifier_flags
 import script
 import task_flags
 from classifier_flags import CONTENT
-from elmo_tasks.classification.data import Text, as_text
+from elmo_tasks.texts import Text, as_text
 
 if TYPE_CHECKING:  # --help does not wait for Paddle
     from elmo_tasks import Classifier

@@ -29,8 +29,9 @@ from elmo_core.files import disk
 from elmo_core.messages import UserError, log
 from elmo_core.text.language import make_tokeniser
 from elmo_tasks.classification.classifier import Classifier
-from elmo_tasks.classification.data import Text, hold_out, read_polarity
+from elmo_tasks.classification.data import hold_out, read_polarity
 from elmo_tasks.classification.settings import ClassifierSettings
+from elmo_tasks.texts import Text
 
 FOLDS = 10
 OF_TUNING = (

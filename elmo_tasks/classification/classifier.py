@@ -13,13 +13,14 @@ from elmo_core.checks import as_list, describe
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, format_count, join_names, log
 from elmo_core.text.vocabulary import Vocabulary
-from elmo_tasks.classification.data import Text, TextReader, as_text, hold_out, tokenise
+from elmo_tasks.classification.data import hold_out
 from elmo_tasks.classification.network import Batch, ClassifierNetwork
 from elmo_tasks.classification.score import ClassifierScore
 from elmo_tasks.classification.settings import ClassifierSettings
 from elmo_tasks.inputs import PretrainedELMo, Rows
 from elmo_tasks.records import Label, check_parts, distinct_labels, label_ids
 from elmo_tasks.task import Task, checked_stream, resolve_language, with_dev
+from elmo_tasks.texts import Text, TextReader, as_text, tokenise
 
 AnyText = str | tuple[str, str]  # or a pair
 _warn_once = cache(log.warning)
@@ -78,7 +79,7 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
 
     @classmethod
     def read_data(cls, data: Any, name: str, settings: ClassifierSettings) -> list[Text]:
-        return TextReader(settings).read(data, name)
+        return TextReader(settings.columns, settings.data_format).read(data, name)
 
     def complete(self, examples: list[Text]) -> list[Text]:
         texts = [self.tokenised(text) for text in examples]

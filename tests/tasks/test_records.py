@@ -11,7 +11,6 @@ from project import PROJECT
 
 from elmo_core.messages import UserError
 from elmo_tasks import Classifier, ClassifierSettings, Tagger, TaggerSettings
-from elmo_tasks.classification.data import TextReader
 from elmo_tasks.reading.data import read_passages
 from elmo_tasks.records import (
     check_label,
@@ -25,14 +24,13 @@ from elmo_tasks.records import (
     value_of,
 )
 from elmo_tasks.tagging.data import SentenceReader
+from elmo_tasks.texts import TextReader
 
 FENCE = re.compile(r"^```(tsv|csv|json|jsonl|text)\n(.*?)^```$", re.M | re.S)
 
 
 def texts(path):
-    return [
-        (text.texts, text.label) for text in TextReader(ClassifierSettings()).read(path, "texts")
-    ]
+    return [(text.texts, text.label) for text in TextReader().read(path, "texts")]
 
 
 def sentences(data_format):
@@ -307,7 +305,7 @@ def test_a_classifier_of_a_dataset_predicts_names():
     data = Dataset(rows, "label", ["neg", "pos"], is_list=False)
     settings = ClassifierSettings(elmo=None, epochs=1, word_dim=3, head="mean", lang="none")
     classifier = Classifier.train(data, dev=data, settings=settings, progress=False, device="cpu")
-    assert classifier.classes == ["neg", "pos"]
+    assert classifier.labels == ["neg", "pos"]
 
 
 @pytest.mark.parametrize("label", [-1, 3])

@@ -15,9 +15,9 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
 from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks import Classifier, ClassifierSettings, Tagger, TaggerSettings
-from elmo_tasks.classification.data import Text
 from elmo_tasks.tagging.data import Sentence
 from elmo_tasks.tagging.tagger import detect_language
+from elmo_tasks.texts import Text
 
 SENTENCES = [["苹果", "很", "好"], ["q"], [], ["the", "bank", "of", "苹果", "x", "a", "river"]]
 EXAMPLES = [Sentence(tokens, None) for tokens in SENTENCES]

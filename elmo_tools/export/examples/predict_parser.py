@@ -22,10 +22,7 @@ def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
             allowed_labels(heads, names), scores[np.arange(n), :, heads], -np.inf
         )  # (T, R)
         labels = [names[k] for k in scores.argmax(axis=-1)]
-        if tags:
-            tags = [SETTINGS["tags"][k] for k in tags[0][:n].argmax(axis=-1)]
-        else:
-            tags = ["_"] * n
+        tags = [SETTINGS["tags"][k] for k in tags[0][:n].argmax(axis=-1)] if tags else ["_"] * n
         offsets = token_offsets(tokens, line).tolist()
         tree = Tree(tokens, heads.tolist(), labels, tags, offsets=offsets, text=line)
         values = {"tokens": tokens, "heads": tree.heads, "labels": labels, "tags": tags}

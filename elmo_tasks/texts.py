@@ -1,0 +1,122 @@
+"""Labelled texts, and pairs of texts, of any task: files, tables and lists. The formats of files: see records.py."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from elmo_core.checks import as_list
+from elmo_core.messages import UserError
+from elmo_core.text.tokenise import Tokeniser
+from elmo_tasks import records
+from elmo_tasks.records import check_label, check_text, value_of
+
+TEXT_COLUMNS = ("text", "sentence", "text_a", "sentence1")  # usual names
+LABEL_COLUMNS = ("label",)
+TEXT2_COLUMNS = ("text2", "text_b", "sentence2")
+
+
+@dataclass
+class Text:
+    """A text, or a pair of texts, and its label, if this is known. tokens: of each text. where: its file and line."""
+
+    texts: tuple[str, ...]
+    label: Any = None
+    where: str = field(default="", repr=False)
+    tokens: tuple[list[str], ...] = field(default=(), repr=False)
+
+
+def as_text(value: Any, where: str, label: Any = None) -> Text:
+    """A text, from a string, or a pair, from two."""
+    parts = [value] if isinstance(value, str) else as_list(value) or [value]
+    return Text(tuple(" ".join(check_text(part, where).split()) for part in parts), label, where)
+
+
+def tokenise(text: Text, tokeniser: Tokeniser, maximum: int) -> bool:
+    """Set the tokens of a text. Returns whether there are more than the maximum, which are left out."""
+    tokens = [tokeniser(part) for part in text.texts]
+    text.tokens = tuple(part[:maximum] for part in tokens)
+    return any(len(part) > maximum for part in tokens)
+
+
+class Columns(NamedTuple):
+    """The names of a table's columns. text2: of pairs."""
+
+    text: str
+    label: str
+    text2: str | None = None
+
+
+class TextReader:
+    """Reads labelled texts.
+
+    columns: TEXT,LABEL or, of pairs, TEXT,LABEL,TEXT2, if not usual names. data_format: of files, if not that of the ending.
+    check: returns the value of a label, or raises; it receives the label and where it is.
+    """
+
+    def __init__(
+        self,
+        columns: str | Sequence[str | int] | None = None,
+        data_format: str = "",
+        check: Callable[[Any, str], Any] = check_label,
+    ):
+        names = columns.split(",") if isinstance(columns, str) else columns or ()
+        self.names = [str(name).strip() for name in names]
+        self.data_format = data_format
+        self.check = check
+        is_valid = len(self.names) in (2, 3) and len(set(self.names)) == len(self.names)
+        if columns and not is_valid:
+            raise UserError(
+                f"`columns` is {columns!r}, expected TEXT,LABEL or, of pairs, TEXT,LABEL,TEXT2."
+            )
+
+    def read(self, data: Any, name: str) -> list[Text]:
+        """The texts of a file, of a table, or of a pair of texts and labels. name: of the argument."""
+        texts = []
+        is_file = isinstance(data, str | Path)
+        if is_file or records.is_table(data):
+            rows = self._records(Path(data)) if is_file else records.table_records(data, name)
+            for where, record in rows:
+                columns = self._columns(record, where)
+                values = [value_of(record, columns.text, where)]
+                if columns.text2 is not None:
+                    values.append(value_of(record, columns.text2, where))
+                label = self.check(value_of(record, columns.label, where), where)
+                texts.append(as_text(values, where, label))
+        else:
+            for where, text, label in records.labelled(data, name):
+                texts.append(as_text(text, where, self.check(label, where)))
+        if not texts:
+            raise UserError(f"{data if is_file else name}: there are no texts.")
+        return texts
+
+    def _records(self, path: Path) -> Iterator[records.Record]:
+        if not self.names:
+            usual = (*TEXT_COLUMNS, *LABEL_COLUMNS, *TEXT2_COLUMNS)
+            unnamed = (TEXT_COLUMNS[0], LABEL_COLUMNS[0], TEXT2_COLUMNS[0])
+            return records.read_records(path, usual, self.data_format, unnamed)
+        are_numbers = all(name.isdecimal() for name in self.names)
+        return records.read_records(path, () if are_numbers else self.names, self.data_format)
+
+    def _columns(self, record: Mapping[str, Any], where: str) -> Columns:
+        """The columns of a record, whose names are given or usual ones."""
+        if self.names:
+            return Columns(*self.names)
+        keys = {str(key).lower() for key in record}
+        text = first_of(TEXT_COLUMNS, keys)
+        label = first_of(LABEL_COLUMNS, keys)
+        if text is None or label is None:
+            found = ", ".join(str(key) for key in record)
+            advice = ""
+            if isinstance(record, records.Row):
+                advice = " A .csv needs a first line with such names; without one, the columns of a .tsv have numbers."
+            raise UserError(
+                f"{records.header_position(record, where)}: found the columns {found:.80}, expected text and label and, "
+                f"of pairs, text2. In training, `columns` names others: TEXT,LABEL[,TEXT2].{advice}"
+            )
+        return Columns(text, label, first_of(TEXT2_COLUMNS, keys))
+
+
+def first_of(names: Sequence[str], keys: set[str]) -> str | None:
+    """The first name that is a key."""
+    return next((name for name in names if name in keys), None)

@@ -1,0 +1,116 @@
+"""Labelled texts in files, tables and lists."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from elmo_core.messages import UserError
+from elmo_core.text.tokenise import Tokeniser
+from elmo_tasks.texts import Text, TextReader, as_text, tokenise
+
+READER = TextReader()
+
+
+def write(path: Path, content: str) -> Path:
+    path.write_bytes(gzip.compress(content.encode()) if path.suffix == ".gz" else content.encode())
+    return path
+
+
+SINGLE, PAIR = [(("good film",), "p"), (("bad",), "1")], [(("a", "b c"), "1")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "expected"),
+    [
+        ("a.tsv", "good film\tp\nbad\t1\n", None, SINGLE),
+        ("a.tsv.gz", "\ufeffText\tLabel\r\ngood  film\tp\r\n\r\nbad\t1", None, SINGLE),
+        ("a.tsv", "qid\tlabel\ttext_a\n1\tp\tgood film\n2\t1\tbad\n", None, SINGLE),
+        ("a.tsv", "p\tx\tgood film\n1\tx\tbad\n", "2,0", SINGLE),
+        ("a.tsv", "id\twords\tclass\n1\tgood film\tp\n2\tbad\t1\n", ["words", "class"], SINGLE),
+        ("a.tsv", '"a" b\tp\n', None, [(('"a" b',), "p")]),
+        ("a.jsonl", '{"text": "good\\n film", "label": "p", "id": 5}\n{"label": 1, "text": "bad"}\n', None,
+         [SINGLE[0], (("bad",), 1)]),
+        ("a.json", '[{"review": "good film", "stars": "p"}, {"review": "bad", "stars": "1"}]', "review,stars", SINGLE),
+        ("a.csv", "text,label\ngood film,p\nbad,1\n", None, SINGLE),
+        ("a.csv", 'id,TEXT,Label\n1,"good\n\nfilm",p\n2,bad,1\n', None, SINGLE),
+        ("a.csv", 'text,label\n"a ""good"", old; film",p\n', None, [(('a "good", old; film',), "p")]),
+        ("a.tsv", "a\t1\tb c\n", None, PAIR),
+        ("a.tsv", "sentence1\tsentence2\tlabel\na\tb c\t1\n", None, PAIR),
+        ("a.tsv", "a\tb c\t1\n", "0,2,1", PAIR),
+    ],
+)  # fmt: skip
+def test_files_of_texts(tmp_path, name, content, columns, expected):
+    reader = TextReader(columns)
+    assert [
+        (x.texts, x.label) for x in reader.read(str(write(tmp_path / name, content)), "texts")
+    ] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "pattern"),
+    [
+        ("a.tsv", "\n", None, r"a\.tsv: .*no texts"),
+        ("a.tsv", "a\t1\n\nb\t\n", None, r"a\.tsv:3: the label is empty"),
+        ("a.tsv", "a\tb\tc\t1\n", None, r"a\.tsv:1: .*`columns`"),
+        ("a.tsv", "a\t1\nb\t\0\n", None, r"a\.tsv:2: "),
+        ("a.csv", "words,class\na,1\n", None, r"a\.csv:1: .*words, class"),
+        ("a.csv", "text,label\na,1\n", "review,stars", r"a\.csv:1: .*'review'"),
+        ("a.csv", "good film,p\nbad,1\n", "0,1", r"a\.csv:1: .*first line"),
+        ("a.csv", "good film,p\nbad,1\n", None, r"a\.csv:1: .*first line"),
+        ("a.json", '[{"text": "a", "label": 1}, {"text": "b"}]', None, "object 2: .*label"),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": 1}\n{"text": 3, "label": 1}\n',
+            None,
+            r"jsonl:2: .*int",
+        ),
+        ("b.tsv", None, None, r"b\.tsv"),
+    ],
+)
+def test_faulty_files(tmp_path, name, content, columns, pattern):
+    if content is not None:
+        write(tmp_path / name, content)
+    with pytest.raises(UserError, match=pattern):
+        TextReader(columns).read(tmp_path / name, "texts")
+
+
+@pytest.mark.parametrize("columns", ["text", "a,b,c,d", "a,a", ["a"]])
+def test_columns_are_two_or_three(columns):
+    with pytest.raises(UserError, match="`columns`"):
+        TextReader(columns)
+
+
+def test_a_missing_label_is_named_with_its_text():
+    with pytest.raises(UserError, match="texts 1: "):
+        READER.read((["a", "b"], ["x", None]), "texts")
+
+
+@pytest.mark.parametrize(
+    "wrong", ["good", 3, {"a", "b"}, ["good", "bad"], (["a"], ["x", "y"]), ([], [])]
+)
+def test_what_is_not_texts_and_labels(wrong):
+    with pytest.raises((TypeError, UserError), match=r"train|good"):
+        READER.read(wrong, "train")
+
+
+def test_texts_are_strings_or_pairs_of_strings():
+    assert as_text("a  b\n", "here").texts == ("a b",)
+    assert as_text(("a", "b"), "here").texts == as_text(["a", "b "], "here").texts == ("a", "b")
+    for wrong in (3, ("a", None), None):
+        with pytest.raises(UserError, match="here: "):
+            as_text(wrong, "here")
+
+
+def test_texts_are_cut_after_a_number_of_tokens():
+    text = Text(("a b c", "d"))
+    assert tokenise(text, Tokeniser("none"), 2) and text.tokens == (["a", "b"], ["d"])
+    assert not tokenise(text, Tokeniser("none"), 3) and text.tokens == (["a", "b", "c"], ["d"])
+
+
+def test_labels_of_another_kind_are_checked_by_the_task():
+    def number(value: object, where: str) -> float:
+        return float(value)
+
+    (text,) = TextReader(check=number).read((["a"], ["1.5"]), "train")
+    assert text.label == 1.5
