@@ -1,11 +1,14 @@
-"""ELMo: deep contextual word vectors from a bidirectional language model (Peters et al. 2018, sections 3.1 to 3.3).
+"""ELMo: deep contextual word vectors from a bidirectional language model.
 
-    tokens -> token encoder (character CNN | word table) -> BiLM: L projected LSTMs in each direction -> layers 0 .. L
-                                                              |                                         |
-                                                     Softmax (pretraining)                     ScalarMix (downstream)
+Peters et al. 2018, sections 3.1 to 3.3.
 
-Shapes: B rows, T steps, C characters per token (50), N distinct tokens in a batch, P projection size, H cell size,
-V vocabulary size, L LSTM layers, M = sum of all row lengths.
+    tokens -> token encoder           -> BiLM: L projected LSTMs -> layers 0 .. L
+              character CNN | word table   in each direction       |
+                                                |                  |
+                                     Softmax (pretraining)   ScalarMix (downstream)
+
+Shapes: B rows, T steps, C characters per token (50), N distinct tokens in a batch, P projection
+size, H cell size, V vocabulary size, L LSTM layers, M = sum of all row lengths.
 
 docs/differences.md lists the differences from the paper and bilm-tf.
 """
@@ -47,8 +50,20 @@ from elmo_core.weights.model_files import (
 )
 from elmo_core.weights.published import install, models
 
-__all__ = ["BiLM", "ELMo", "ELMoConfig", "ELMoEmbedder", "ScalarMix", "UserError", "Vocabulary"]
-__all__ += ["__version__", "install", "load_bilm", "models", "plot_surprisal"]
+__all__ = [
+    "BiLM",
+    "ELMo",
+    "ELMoConfig",
+    "ELMoEmbedder",
+    "ScalarMix",
+    "UserError",
+    "Vocabulary",
+    "__version__",
+    "install",
+    "load_bilm",
+    "models",
+    "plot_surprisal",
+]
 
 nn = paddle.nn
 
@@ -58,9 +73,10 @@ def __dir__() -> list[str]:
 
 
 def load_bilm(params: str | Path, softmax: bool | None = False) -> tuple[BiLM, Vocabulary | None]:
-    """Load a checkpoint's model, with its softmax if asked for, and its vocabulary, None if the model does not need one.
+    """Load a checkpoint's model and its vocabulary, None if the model does not need one.
 
-    params: a checkpoint, a folder (its latest checkpoint), or a published model's name. softmax: None: if it has one.
+    params: a checkpoint, a folder (its latest checkpoint), or a published model's name.
+    softmax: whether to load the softmax; None: if it has one.
     """
     folder, config, weights, vocabulary = read_model(params, softmax)
     return make_bilm(config, weights, str(folder)), vocabulary
@@ -73,8 +89,8 @@ class ELMo(Encoder, nn.Layer):
         (vectors,), mask = elmo(sentences)        # (B, T, elmo.dim), (B, T)
         elmo.cache(train + dev, gigabytes=4)      # if frozen: compute once, not in every epoch
 
-    params: a checkpoint; the name of a published model (`elmo.models()`), downloaded on first use; or a BiLM and its
-    vocabulary, as `load_bilm` returns them.
+    params: a checkpoint; the name of a published model (`elmo.models()`), downloaded on first use;
+    or a BiLM and its vocabulary, as `load_bilm` returns them.
     A biLM that is given is frozen, too, unless another ELMo trains it.
     n_mixes: ScalarMixes computed from one biLM pass (the paper uses one at the input and one at the
     output of the task network); 0 if only `layers` is called. Sum the losses before `backward`:
@@ -82,10 +98,11 @@ class ELMo(Encoder, nn.Layer):
     trainable: fine-tune the biLM too, not only the mixes.
     dropout: rate on the outputs.
     l2_coef: weight of `l2_loss()`, a penalty on the mixes' scalars that the task adds to its loss.
-    layers: mix (trained weights) | concat | average | top | a layer's number | mix or concat of some, e.g. "mix:0,2".
+    layers: mix (trained weights) | concat | average | top | a layer's number | mix or concat of
+    some, e.g. "mix:0,2".
     pool: None (one vector per token), or the mean over each sentence's tokens.
-    word_dropout, layer_dropout: for a trainable biLM, the share of a batch's distinct words whose vectors are set to zero,
-    and the dropout rate between layers.
+    word_dropout, layer_dropout: for a trainable biLM, the share of a batch's distinct words whose
+    vectors are set to zero, and the dropout rate between layers.
     precision: see `ELMoEmbedder`.
     """
 
@@ -107,16 +124,12 @@ class ELMo(Encoder, nn.Layer):
         super().__init__()
         check_number("n_mixes", n_mixes, 0, integer=True)
         check_number("l2_coef", l2_coef, 0, MAX_FLOAT)
-        for name, rate in (
-            ("dropout", dropout),
-            ("word_dropout", word_dropout),
-            ("layer_dropout", layer_dropout),
-        ):
+        check_number("dropout", dropout, 0, 1)
+        for name, rate in (("word_dropout", word_dropout), ("layer_dropout", layer_dropout)):
             check_number(name, rate, 0, 1)
-            if rate and not trainable and name != "dropout":
-                raise UserError(
-                    f"{name}={rate}: it acts inside the frozen biLM. Expected 0, or trainable=True."
-                )
+            if rate and not trainable:
+                problem = "it acts inside the frozen biLM"
+                raise UserError(f"{name}={rate}: {problem}. Expected 0, or trainable=True.")
         check_option("pool", pool, (None, "mean"))
         folder = None if isinstance(params, tuple) else resolve_name(params)
         bilm, vocabulary = load_bilm(folder) if folder else _check_model(params)
@@ -154,9 +167,10 @@ class ELMo(Encoder, nn.Layer):
     def forward(
         self, sentences: Sequence[Sequence[str]]
     ) -> tuple[list[paddle.Tensor], paddle.Tensor]:
-        """Return one tensor (B, T, dim) per mix, zero at padding, and the mask (B, T); T is the longest sentence.
+        """Return one tensor (B, T, dim) per mix, zero at padding, and the mask (B, T).
 
-        Pooled outputs are (B, dim). Concatenated layers are returned n_mixes times.
+        T is the longest sentence. Pooled outputs are (B, dim). Concatenated layers are returned
+        n_mixes times.
         """
         layers, mask = self.layers(sentences)
         return self.mixed(layers, mask), mask
@@ -164,18 +178,18 @@ class ELMo(Encoder, nn.Layer):
     def layers(
         self, sentences: Sequence[Sequence[str]]
     ) -> tuple[list[paddle.Tensor], paddle.Tensor]:
-        """Return the chosen layers, cached or computed, each (B, T, 2P) or pooled (B, 2P), and the mask (B, T)."""
+        """Return the chosen layers, cached or computed, and the mask (B, T).
+
+        Each layer is (B, T, 2P), or pooled (B, 2P).
+        """
         sentences = check_sentences(sentences)
         self._drop_stale()
-        if (
-            sentences
-            and not self.trainable
-            and all(tuple(tokens) in self.cached for tokens in sentences)
-        ):
+        if self._are_cached(sentences):
             return self._cached_layers(sentences)
         self._oov_counter.update(list(itertools.chain.from_iterable(sentences)))
         batch = token_batch(sentences, self.config.input, self.vocabulary)
-        rows, steps = len(batch.lengths), int(batch.lengths.max(initial=2)) - 2
+        rows = len(batch.lengths)
+        steps = int(batch.lengths.max(initial=2)) - 2  # without the markers
         if not rows * steps:
             shape = [rows, self.layer_dim] if self.pool else [rows, steps, self.layer_dim]
             return [paddle.zeros(shape)] * self.choice.n_layers, paddle.zeros([rows, steps])
@@ -183,9 +197,8 @@ class ELMo(Encoder, nn.Layer):
         with grad, precision.temporarily(self.precision):
             vectors = self.bilm.token_encoder(batch.tokens)
             if self.training and self.word_dropout:
-                vectors = vectors * nn.functional.dropout(
-                    paddle.ones([len(vectors), 1]), self.word_dropout
-                )
+                kept = nn.functional.dropout(paddle.ones([len(vectors), 1]), self.word_dropout)
+                vectors = vectors * kept
             dropout = self.layer_dropout if self.training else 0.0
             encoded, _ = run_sentences(
                 self.bilm,
@@ -197,24 +210,34 @@ class ELMo(Encoder, nn.Layer):
             )
             return encoded.tensors(bool(self.pool))
 
+    def _are_cached(self, sentences: list[Sequence[str]]) -> bool:
+        """Return whether there are sentences, and the layers of all of them are cached."""
+        if not sentences or self.trainable:
+            return False
+        return all(tuple(tokens) in self.cached for tokens in sentences)
+
     def _cached_layers(
         self, sentences: list[Sequence[str]]
     ) -> tuple[list[paddle.Tensor], paddle.Tensor]:
-        arrays = [
-            self.cached[tuple(tokens)] for tokens in sentences
-        ]  # each (layers, n, 2P), n = 1 if pooled
-        lengths = np.array(list(map(len, sentences)))
+        """Return what `layers` does, for sentences whose layers are cached."""
+        # each (layers, n, 2P), n = 1 if pooled
+        arrays = [self.cached[tuple(tokens)] for tokens in sentences]
+        lengths = np.array([len(tokens) for tokens in sentences])
         mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.float32)
         if self.pool:
             layers = np.concatenate(arrays, axis=1).astype(np.float32)
         else:
-            layers = np.zeros((self.choice.n_layers, *mask.shape, self.layer_dim), np.float32)
+            rows, steps = mask.shape
+            layers = np.zeros((self.choice.n_layers, rows, steps, self.layer_dim), np.float32)
             for row, array in enumerate(arrays):
                 layers[:, row, : array.shape[1]] = array
-        return list(map(to_tensor, layers)), to_tensor(mask)
+        return [to_tensor(layer) for layer in layers], to_tensor(mask)
 
     def mixed(self, layers: Sequence[paddle.Tensor], mask: paddle.Tensor) -> list[paddle.Tensor]:
-        """Compute `forward`'s outputs from the chosen layers: mixed or concatenated, masked, with dropout."""
+        """Compute `forward`'s outputs from the chosen layers.
+
+        They are mixed or concatenated, masked, and dropped in training.
+        """
         if 0 in mask.shape:  # which Paddle 2.6 cannot concatenate
             return [paddle.zeros([*layers[0].shape[:-1], self.dim])] * self.n_mixes
         mask = mask.max(axis=1) if self.pool else mask
@@ -228,38 +251,38 @@ class ELMo(Encoder, nn.Layer):
     def cache(
         self, sentences: Iterable[Sequence[str]], gigabytes: float, progress: bool = True
     ) -> None:
-        """Compute and cache the chosen layers of a frozen biLM for sentences that recur in every epoch.
+        """Compute and cache the chosen layers of a frozen biLM, for sentences of every epoch.
 
-        Another call caches more sentences. gigabytes: of memory for all of them, in float32 or else in float16; those of a
-        call that would need more are computed in every epoch. progress: show a bar if it takes long.
+        Another call caches more sentences. gigabytes: of memory for all of them, in float32 or else
+        in float16; those of a call that would need more are computed in every epoch. progress: show
+        a bar if it takes long.
         """
         if self.trainable:
-            raise UserError(
-                "ELMo.cache: a trainable biLM's layers change in every step. Expected trainable=False."
-            )
+            problem = "a trainable biLM's layers change in every step"
+            raise UserError(f"ELMo.cache: {problem}. Expected trainable=False.")
         if self.bilm.is_fine_tuned:
-            raise UserError(
-                "ELMo.cache: another ELMo trains this biLM. Load the model again for a layer that caches."
-            )
+            advice = "Load the model again for a layer that caches."
+            raise UserError(f"ELMo.cache: another ELMo trains this biLM. {advice}")
         check_number("gigabytes", gigabytes, 0)
         self._drop_stale()
-        distinct = [
-            tokens
-            for tokens in dict.fromkeys(map(tuple, checked(sentences)))
-            if tokens not in self.cached
-        ]
+        given = dict.fromkeys(tuple(tokens) for tokens in checked(sentences))  # in their order
+        distinct = [tokens for tokens in given if tokens not in self.cached]
         if not distinct:
             return
-        n_vectors = len(distinct) if self.pool else sum(map(len, distinct))
+        if self.pool:
+            n_vectors = len(distinct)
+            vectors = format_count(n_vectors, "sentences")
+        else:
+            n_vectors = sum(len(tokens) for tokens in distinct)
+            vectors = format_count(n_vectors, "tokens")
         n_layers = self.choice.n_layers
-        size = 4 * n_vectors * n_layers * self.layer_dim
-        vectors = format_count(n_vectors, "sentences" if self.pool else "tokens")
-        what = f"{vectors} x {format_count(n_layers, 'layers')} x {self.layer_dim}, {size / 1e6:,.0f} MB in float32"
+        size = 4 * n_vectors * n_layers * self.layer_dim  # in bytes
+        shape = f"{vectors} x {format_count(n_layers, 'layers')} x {self.layer_dim}"
+        what = f"{shape}, {size / 1e6:,.0f} MB in float32"
         room = gigabytes * 1e9 - sum(array.nbytes for array in self.cached.values())
         if size / 2 > room:
-            log.warning(
-                f"ELMo's layers are computed in each epoch: {what}, with room for {max(0, room) / 1e9:.3g} GB."
-            )
+            found = f"{what}, with room for {max(0, room) / 1e9:.3g} GB"
+            log.warning(f"ELMo's layers are computed in each epoch: {found}.")
             return
         dtype = "float32" if size <= room else "float16"
         log.info(f"ELMo's layers are computed once: {what}, cached in {dtype} in memory.")
@@ -284,22 +307,28 @@ class ELMo(Encoder, nn.Layer):
             log.warning(f"{dropped} `cache` computes them again.")
 
     def l2_loss(self) -> paddle.Tensor:
-        """l2_coef times the sum of the squared scalars, which pulls the mixes towards equal weights."""
+        """Return l2_coef times the sum of the squared scalars.
+
+        It pulls the mixes towards equal weights.
+        """
         return self.l2_coef * sum(((mix.scalars**2).sum() for mix in self.mixes), paddle.zeros([]))
 
 
 class ELMoEmbedder(Encoder):
     """Compute ELMo vectors of sentences with a pretrained model.
 
-    params: `checkpoints/10000`, a name such as `checkpoints/best`, or the folder (its latest checkpoint); the name of a
-    published model, downloaded on first use; or a BiLM and its vocabulary, as `load_bilm` returns them.
-    layers: all | top | average | concat | a layer's number, -1: the top | several, e.g. [0, 1], "0,1" or "concat:0,1" | the
-    fixed weights of a sum, one per layer | mix: the output `elmo` of an imported TensorFlow Hub module.
+    params: `checkpoints/10000`, a name such as `checkpoints/best`, or the folder (its latest
+    checkpoint); the name of a published model, downloaded on first use; or a BiLM and its
+    vocabulary, as `load_bilm` returns them.
+    layers: all | top | average | concat | a layer's number, -1: the top | several, e.g. [0, 1],
+    "0,1" or "concat:0,1" | the fixed weights of a sum, one per layer | mix: the output `elmo` of an
+    imported TensorFlow Hub module.
     pool: None (one vector per token), or the mean or max over each sentence's tokens.
-    carry_state: start each row from the final state of the same row in the previous batch, as bilm-tf does, with sentences
-    in input order. Every call starts from zero.
-    precision: of the operands of large products: float32; bfloat16, faster on processors and GPUs that have it, with vectors
-    that differ in the third digit; or auto: bfloat16 if this one has it. progress: show a bar if something takes long.
+    carry_state: start each row from the final state of the same row in the previous batch, as
+    bilm-tf does, with sentences in input order. Every call starts from zero.
+    precision: of the operands of large products: float32; bfloat16, faster on processors and GPUs
+    that have it, with vectors that differ in the third digit; or auto: bfloat16 if this one has it.
+    progress: show a bar if something takes long.
     """
 
     def __init__(
@@ -321,13 +350,12 @@ class ELMoEmbedder(Encoder):
         self.precision = chosen_precision(precision, self.device)
         # resolved, because a folder's latest checkpoint may change
         self._folder = None if isinstance(params, tuple) else resolve_name(params).absolute()
-        self._layers, self.pool = layers, pool
-        self.batch_size, self.dtype, self.carry_state, self.progress = (
-            batch_size,
-            dtype,
-            carry_state,
-            progress,
-        )
+        self._layers = layers
+        self.pool = pool
+        self.batch_size = batch_size
+        self.dtype = dtype
+        self.carry_state = carry_state
+        self.progress = progress
         with runtime.on_device(self.device):
             if self._folder:
                 bilm, vocabulary = load_bilm(self._folder)
@@ -349,22 +377,46 @@ class ELMoEmbedder(Encoder):
         self._softmax: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return a copy's state, without caches and locks: a published model's name, any other's weights."""
-        made = ("bilm", "vocabulary", "token_table", "_softmax", "_oov_counter", "words")
-        state = {name: value for name, value in vars(self).items() if name not in made}
-        state["model"] = None if self._folder is None else published.name_of(self._folder.resolve())
-        if state["model"] is None:  # nothing refers to its files, which may be missing elsewhere
-            weights, vocabulary = weights_of(self.bilm), self.vocabulary
-            if self._reads_softmax():
-                softmax, vocabulary = self.softmax_and_vocabulary()
-                weights |= {
-                    f"softmax.{name}": weight for name, weight in weights_of(softmax).items()
-                }
-            state |= {"model": (self.config, weights, vocabulary), "_folder": None}
-        return {**state, "device": runtime.portable_device(self.device)}
+        """Return a copy's state, without caches and locks.
+
+        A published model is its name, any other one its weights: nothing refers to its files, which
+        may be missing elsewhere.
+        """
+        model = self._published_name()
+        return {
+            "model": self._model_in_memory() if model is None else model,
+            "_folder": None if model is None else self._folder,
+            "_layers": self._layers,
+            "pool": self.pool,
+            "batch_size": self.batch_size,
+            "dtype": self.dtype,
+            "carry_state": self.carry_state,
+            "progress": self.progress,
+            "precision": self.precision,
+            "device": runtime.portable_device(self.device),
+        }
+
+    def _published_name(self) -> str | None:
+        """Return the name of the model if it is a published one."""
+        return published.name_of(self._folder.resolve()) if self._folder else None
+
+    def _model_in_memory(
+        self,
+    ) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
+        """Return the configuration, all weights and the vocabulary."""
+        weights = weights_of(self.bilm)
+        if not self._reads_softmax():
+            return self.config, weights, self.vocabulary
+        softmax, vocabulary = self.softmax_and_vocabulary()
+        for name, weight in weights_of(softmax).items():
+            weights[f"softmax.{name}"] = weight
+        return self.config, weights, vocabulary
 
     def _reads_softmax(self) -> bool:
-        """Tell whether a copy needs the softmax of the folder. Raises if it was not read, and is gone."""
+        """Tell whether a copy needs the softmax of the folder.
+
+        Raises if it was not read, and is gone.
+        """
         if self._folder is None:  # that of a given biLM is among its weights
             return False
         if self._softmax is not None:
@@ -379,23 +431,31 @@ class ELMoEmbedder(Encoder):
         return found
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        model = state.pop("model")
-        vars(self).update(state, device=runtime.device_name(state["device"]))
+        self._folder = state["_folder"]
+        self._layers = state["_layers"]
+        self.pool = state["pool"]
+        self.batch_size = state["batch_size"]
+        self.dtype = state["dtype"]
+        self.carry_state = state["carry_state"]
+        self.progress = state["progress"]
+        self.precision = state["precision"]
+        self.device = runtime.device_name(state["device"])
         chosen_precision(self.precision, self.device)
+        model = state["model"]
         with runtime.on_device(self.device):
             if isinstance(model, str):
                 self._folder = install(model)
                 bilm, vocabulary = load_bilm(self._folder)
-                self._set_model(bilm, vocabulary)
             else:
                 config, weights, vocabulary = model
-                self._set_model(make_bilm(config, weights), vocabulary)
+                bilm = make_bilm(config, weights)
+            self._set_model(bilm, vocabulary)
         freeze(self.bilm.parameters())
 
     def __repr__(self) -> str:
         model = "<a biLM in memory>"
         if self._folder:
-            model = repr(published.name_of(self._folder.resolve()) or str(self._folder))
+            model = repr(self._published_name() or str(self._folder))
         return f"ELMoEmbedder({model}, layers={self._layers!r}, pool={self.pool!r})"
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
@@ -412,7 +472,10 @@ class ELMoEmbedder(Encoder):
         return arrays
 
     def iter_encode(self, sentences: Iterable[Sequence[str]]) -> Iterator[np.ndarray]:
-        """Like `encode`, but lazy, for corpora of any size: reads ahead one window of 16 batches."""
+        """Do the same as `encode`, but lazily, for corpora of any size.
+
+        Reads ahead one window of 16 batches.
+        """
         if isinstance(sentences, str | bytes | np.ndarray) or not isinstance(sentences, Iterable):
             check_sentences(sentences)
         total = len(sentences) if isinstance(sentences, Sized) else None
@@ -442,14 +505,15 @@ class ELMoEmbedder(Encoder):
         """Return the words of the model, by decreasing frequency, if they are known."""
         if self.vocabulary:
             return self.vocabulary.words
-        return (
-            vocabulary_words(self._folder)
-            if self._folder and checkpoint.exists(self._folder)
-            else []
-        )
+        if self._folder and checkpoint.exists(self._folder):
+            return vocabulary_words(self._folder)
+        return []
 
     def encode_tokens(self, tokens: Sequence[str]) -> np.ndarray:
-        """Return context-free token vectors (n, P): the LSTMs' input. Layer 0 is this vector twice, once per direction."""
+        """Return context-free token vectors (n, P): the LSTMs' input.
+
+        Layer 0 is this vector twice, once per direction.
+        """
         tokens = check_sentence(tokens, 0)
         self._oov_counter.update(tokens)
         self.token_table.refresh()
@@ -457,7 +521,10 @@ class ELMoEmbedder(Encoder):
             return self.token_table.lookup(tokens)
 
     def shape(self, n: int) -> tuple[int, ...]:
-        """Return the shape for n tokens: (layers, n, dim), without n if pooled, without layers for a sum or concat."""
+        """Return the shape for n tokens: (layers, n, dim).
+
+        Without n if pooled, without layers for a sum or concat.
+        """
         rows = [] if self.pool else [n]
         layers = [self.choice.n_layers] if self.choice.how == "each" else []
         return (*layers, *rows, self.dim)
@@ -466,9 +533,8 @@ class ELMoEmbedder(Encoder):
         """Return the softmax and the vocabulary that it predicts."""
         if self._folder is None:
             if "softmax" not in dict(self.bilm.named_children()) or self.vocabulary is None:
-                raise UserError(
-                    "params: found a BiLM without a softmax or vocabulary, which predicting words needs."
-                )
+                missing = "a BiLM without a softmax or vocabulary"
+                raise UserError(f"params: found {missing}, which predicting words needs.")
             return self.bilm.softmax, self.vocabulary
         if self._softmax is None:
             with runtime.on_device(self.device):
@@ -476,6 +542,7 @@ class ELMoEmbedder(Encoder):
             self._softmax = bilm.softmax, vocabulary
         return self._softmax
 
+    # what else an embedder answers, each a function of elmo_core/encoding/answers.py
     encode_texts = answers.encode_texts
     substitutes = answers.substitutes
     surprisal = answers.surprisal

@@ -1,1 +1,4 @@
-"""What makes the network fast: loops in C, kernels for GPUs, packed weights, 16-bit products, sparse gradients."""
+"""What makes the network fast.
+
+Loops in C, kernels for GPUs, prepared weights, products in bfloat16, sparse gradients.
+"""

@@ -237,7 +237,7 @@ def _to_number_or_pointer(value):
 
 
 def is_supported(x: paddle.Tensor) -> bool:
-    """Return whether the compiled loops are available and support this tensor's device and dtype."""
+    """Return whether there are compiled loops, for this tensor's device and dtype."""
     bfloat16 = precision.bfloat16_enabled()
     dtypes = (paddle.float32, paddle.bfloat16) if bfloat16 else (paddle.float32,)
     if x.dtype not in dtypes or not x.place.is_cpu_place() or kernel() is None:

@@ -129,7 +129,7 @@ def freeze(weights: Iterable[paddle.Tensor]) -> None:
 
 
 def state_of(weights: Sequence[paddle.Tensor]) -> object:
-    """Return a value that differs after a change of the weights, and always unless all are frozen."""
+    """Return a value that differs after a change of the weights; always if some are not frozen."""
     if not _are_frozen(weights):
         return object()
     return [(weight.data_ptr(), weight.inplace_version) for weight in weights]

@@ -1,16 +1,19 @@
-"""CUDA kernels without a compiler: NVRTC, a library of CUDA, compiles a source; the driver loads and launches the result.
+"""CUDA kernels without a compiler.
 
-Independent of Paddle. Problems are an OSError.
+NVRTC, a library of CUDA, compiles a source; the driver loads and launches the result. Independent
+of Paddle. Problems are an OSError.
 """
 
 import ctypes
 import importlib.util
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 NAMES = "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"
-THREADS, MAX_BLOCKS = 256, 65535
+THREADS = 256  # of a block
+MAX_BLOCKS = 65535
 KINDS = {int: "i", float: "f"}  # in C; all else is a pointer
 
 
@@ -18,10 +21,10 @@ def library() -> ctypes.CDLL:
     """Load NVRTC: that of pip's packages, which Paddle 3 requires, or the system's."""
     package = importlib.util.find_spec("nvidia")
     folders = package.submodule_search_locations if package else ()
-    paths = [
-        str(path) for folder in folders for path in sorted(Path(folder).glob("*/lib/libnvrtc.so.*"))
-    ]
-    for name in (*paths, *NAMES):
+    found: list[str] = []
+    for folder in folders:
+        found.extend(str(path) for path in sorted(Path(folder).glob("*/lib/libnvrtc.so.*")))
+    for name in [*found, *NAMES]:
         try:
             return ctypes.CDLL(name)
         except OSError:
@@ -31,15 +34,20 @@ def library() -> ctypes.CDLL:
 
 def compile(source: bytes, architecture: str) -> bytes:
     """Compile a CUDA source for an architecture, as in "sm_80". Returns a cubin."""
-    nvrtc, program, size = library(), ctypes.c_void_p(), ctypes.c_size_t()
+    nvrtc = library()
+    program = ctypes.c_void_p()
+    size = ctypes.c_size_t()
     nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
 
     def check(result: int) -> None:
         if result:
-            raise OSError(f"NVRTC for {architecture}: {nvrtc.nvrtcGetErrorString(result).decode()}")
+            reason = nvrtc.nvrtcGetErrorString(result).decode()
+            raise OSError(f"NVRTC for {architecture}: {reason}")
 
+    # without a name, headers and their names
     check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, None, 0, None, None))
-    options = (ctypes.c_char_p * 1)(f"--gpu-architecture={architecture}".encode())
+    option = f"--gpu-architecture={architecture}"
+    options = (ctypes.c_char_p * 1)(option.encode())
     check(nvrtc.nvrtcCompileProgram(program, len(options), options))
     check(nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)))
     cubin = ctypes.create_string_buffer(size.value)
@@ -48,12 +56,25 @@ def compile(source: bytes, architecture: str) -> bytes:
     return cubin.raw
 
 
+class _Kernel(NamedTuple):
+    """A loaded kernel, and how its arguments lie in memory."""
+
+    function: ctypes.c_void_p
+    layout: struct.Struct
+
+
 class Kernels:
-    """The kernels of a cubin, loaded into a device. stream: returns the address of the stream to launch on."""
+    """The kernels of a cubin, loaded into a device.
+
+    stream: returns the address of the stream to launch on.
+    """
 
     def __init__(self, cubin: bytes, device: int, stream: Callable[[], int]):
-        self.driver, self.stream, self.functions = ctypes.CDLL("libcuda.so.1"), stream, {}
-        context, self.module = ctypes.c_void_p(), ctypes.c_void_p()
+        self.driver = ctypes.CDLL("libcuda.so.1")
+        self.stream = stream
+        self.module = ctypes.c_void_p()
+        self.loaded: dict[str, _Kernel] = {}
+        context = ctypes.c_void_p()
         self._check(self.driver.cuInit(0))
         self._check(self.driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))  # Paddle's
         self._check(self.driver.cuCtxSetCurrent(context))
@@ -62,29 +83,45 @@ class Kernels:
     def launch(self, name: str, directions: int, rows: int, width: int, *others) -> None:
         """Launch a kernel, a thread for each unit of each row.
 
-        others: the kernel's further arguments: numbers, and tensors, which are anything with `data_ptr()`.
+        others: the kernel's further arguments: numbers, and tensors, which are anything with
+        `data_ptr()`.
         """
         arguments = directions, rows, width, *others
-        if name not in self.functions:
-            function = ctypes.c_void_p()
-            self._check(
-                self.driver.cuModuleGetFunction(ctypes.byref(function), self.module, name.encode())
-            )
-            self.functions[name] = (
-                function,
-                struct.Struct("".join(KINDS.get(type(x), "P") for x in arguments)),
-            )
-        function, layout = self.functions[name]
+        if name not in self.loaded:
+            self.loaded[name] = self._load(name, arguments)
+        function, layout = self.loaded[name]
         values = [x if type(x) in KINDS else x.data_ptr() for x in arguments]
-        packed, size = (
-            ctypes.create_string_buffer(layout.pack(*values), layout.size),
-            ctypes.c_size_t(layout.size),
+        buffer = ctypes.create_string_buffer(layout.pack(*values), layout.size)
+        size = ctypes.c_size_t(layout.size)
+        # CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END: faster than a pointer per argument
+        extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(buffer), 2, ctypes.addressof(size), 0)
+        blocks_per_row = -(-width // THREADS)
+        result = self.driver.cuLaunchKernel(
+            function,
+            # the grid, in blocks
+            blocks_per_row,
+            min(directions * rows, MAX_BLOCKS),
+            1,
+            # a block, in threads
+            THREADS,
+            1,
+            1,
+            # bytes of shared memory
+            0,
+            ctypes.c_void_p(self.stream()),
+            # no pointers to arguments, which are in `extra`
+            None,
+            extra,
         )
-        # CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END: quicker than a pointer for each argument
-        extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(packed), 2, ctypes.addressof(size), 0)
-        grid, block = (-(-width // THREADS), min(directions * rows, MAX_BLOCKS), 1), (THREADS, 1, 1)
-        stream = ctypes.c_void_p(self.stream())
-        self._check(self.driver.cuLaunchKernel(function, *grid, *block, 0, stream, None, extra))
+        self._check(result)
+
+    def _load(self, name: str, arguments: Sequence) -> _Kernel:
+        """Find a kernel in the module. Its arguments are always of the same types."""
+        function = ctypes.c_void_p()
+        pointer = ctypes.byref(function)
+        self._check(self.driver.cuModuleGetFunction(pointer, self.module, name.encode()))
+        kinds = [KINDS.get(type(argument), "P") for argument in arguments]
+        return _Kernel(function, struct.Struct("".join(kinds)))
 
     def _check(self, result: int) -> None:
         if result:

@@ -28,35 +28,46 @@ FUNCTIONS = (  # of fused.c's blas_t, in this order
     "dnnl_memory_destroy",
     "dnnl_stream_destroy",
 )
-CPU, FLOAT32 = 1, 3  # oneDNN's enumerators
-CACHED = 100  # compiled computations; its own 1024, one for each number of tokens in a batch, take 5 GB in pretraining
+CPU = 1  # oneDNN's enumerators
+FLOAT32 = 3
+# Compiled computations that oneDNN keeps. Its own 1024, one for each number of tokens in a batch,
+# take 5 GB in pretraining.
+CACHED = 100
 failed = ctypes.c_int(0)  # the last error of a product
 
 
 @functools.cache
 def missing() -> str:
-    """Return the part that products in bfloat16 need and this machine lacks; empty if it has all."""
+    """Return what this machine lacks for products in bfloat16; empty if it has all."""
     if "avx512_bf16" not in runtime.processor():
-        return "this processor has no bfloat16 products: AVX512_BF16 (AMD Zen 4, Intel Cooper Lake) or AMX (Sapphire Rapids)"
+        having = "AVX512_BF16 (AMD Zen 4, Intel Cooper Lake) or AMX (Sapphire Rapids)"
+        return f"this processor has no bfloat16 products: {having}"
     library = _library()
     if library is None:
         return "this build of Paddle comes without oneDNN (libdnnl.so.3)"
     library.dnnl_version.restype = ctypes.POINTER(ctypes.c_int * 3)
-    version = library.dnnl_version().contents
-    return (
-        ""
-        if version[0] == 3
-        else f"Paddle's oneDNN has version {version[0]}.{version[1]}, expected 3"
-    )
+    major, minor, _ = library.dnnl_version().contents
+    if major != 3:
+        return f"Paddle's oneDNN has version {major}.{minor}, expected 3"
+    return ""
 
 
 def addresses() -> list[ctypes.c_void_p]:
-    """Return an engine, options that make a product add to its result, and the functions. Only if nothing is missing."""
-    library, engine, options, additions = _library(), *(ctypes.c_void_p() for _ in range(3))
+    """Return an engine, options that make a product add to its result, and the functions.
+
+    Only if nothing is missing.
+    """
+    library = _library()
+    engine = ctypes.c_void_p()
+    options = ctypes.c_void_p()
+    additions = ctypes.c_void_p()
+    first_engine = ctypes.c_size_t(0)
+    factor = ctypes.c_float(1)
+    zero_point = 0
     statuses = (
-        library.dnnl_engine_create(ctypes.byref(engine), CPU, ctypes.c_size_t(0)),
+        library.dnnl_engine_create(ctypes.byref(engine), CPU, first_engine),
         library.dnnl_post_ops_create(ctypes.byref(additions)),
-        library.dnnl_post_ops_append_sum(additions, ctypes.c_float(1), 0, FLOAT32),
+        library.dnnl_post_ops_append_sum(additions, factor, zero_point, FLOAT32),
         library.dnnl_primitive_attr_create(ctypes.byref(options)),
         library.dnnl_primitive_attr_set_post_ops(options, additions),
         library.dnnl_set_primitive_cache_capacity(CACHED),
@@ -64,7 +75,8 @@ def addresses() -> list[ctypes.c_void_p]:
     if any(statuses):
         raise OSError(f"oneDNN: errors {statuses}")
     functions = [ctypes.cast(getattr(library, name), ctypes.c_void_p) for name in FUNCTIONS]
-    return [engine, options, *functions, ctypes.cast(ctypes.pointer(failed), ctypes.c_void_p)]
+    error = ctypes.cast(ctypes.pointer(failed), ctypes.c_void_p)
+    return [engine, options, *functions, error]
 
 
 @functools.cache

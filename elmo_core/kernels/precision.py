@@ -1,4 +1,7 @@
-"""The precision of matrix products: float32, in TF32 where a GPU has it and nothing is scored, or bfloat16."""
+"""The precision of matrix products.
+
+float32, in TF32 where a GPU has it and nothing is scored, or bfloat16.
+"""
 
 import contextlib
 from contextvars import ContextVar
@@ -6,15 +9,19 @@ from contextvars import ContextVar
 from elmo_core.machine import paddle_compat
 from elmo_core.machine.runtime import on_device, paddle
 
-_precision = ContextVar("precision", default="float32")  # of the products of this thread
+_precision = ContextVar("precision", default="float32")  # of this thread
 
 
 def use(name: str) -> None:
-    """Compute large products in "float32" or "bfloat16" from now on; everything else stays in float32."""
+    """Compute large matrix products in "float32" or "bfloat16" from here on.
+
+    Everything else stays in float32.
+    """
     _precision.set(name)
 
 
 def current() -> str:
+    """Return the precision of this thread's large matrix products."""
     return _precision.get()
 
 
@@ -24,7 +31,7 @@ def bfloat16_enabled() -> bool:
 
 @contextlib.contextmanager
 def temporarily(name: str):
-    """Compute large products inside the block in "float32" or "bfloat16"."""
+    """Compute large matrix products inside the block in "float32" or "bfloat16"."""
     token = _precision.set(name)
     try:
         yield
@@ -34,7 +41,10 @@ def temporarily(name: str):
 
 @contextlib.contextmanager
 def only(name: str, tf32: bool = False):
-    """Compute products inside the block in this precision, in no other, whatever training uses; unless tf32 is true."""
+    """Compute matrix products inside the block in this precision, whatever training uses.
+
+    tf32: whether those in float32 may use TF32.
+    """
     before = paddle_compat.tf32_allowed(paddle)
     paddle_compat.allow_tf32(paddle, tf32)
     try:

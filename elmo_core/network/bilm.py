@@ -33,7 +33,7 @@ class BiLM(nn.Layer):
     """The bidirectional language model. Its sublayers' names are the keys of every checkpoint.
 
     softmax: include the softmax, for pretraining and perplexity. The vocabulary tables then collect
-    row gradients (elmo_core/kernels/row_gradients.py), which only the optimizers of elmo_core apply.
+    row gradients (elmo_core/kernels/row_gradients.py), which only elmo_core's optimizers apply.
     `ELMo(..., trainable=True)` gives the word table ordinary gradients.
     """
 
@@ -105,7 +105,7 @@ class BiLM(nn.Layer):
     def log_probabilities(
         self, batch: LMBatch, state: BiLMState | None = None
     ) -> tuple[np.ndarray, np.ndarray, BiLMState]:
-        """Return log-probabilities of all targets, forward and backward (B, T), and the final state.
+        """Return log-probabilities of all targets, forward and backward (B, T), and the last state.
 
         They are those of the full softmax; 0 at padding, and for a batch that is not scored.
         """

@@ -6,7 +6,7 @@ Shapes: N distinct tokens, C characters per token (50), D character embedding si
 total, W the largest filter width, P projection size.
 
 A window that starts after a token's last character sees only padding, like all later ones; one of
-them is enough. So n characters need n + 1 windows per width, with the same result as all 50 columns.
+them is enough. So n characters need n + 1 windows per width, with the same result as all columns.
 
 On a CPU, the compiled loops compute the same faster (elmo_core/kernels/cpu_char_cnn.py).
 """

@@ -137,7 +137,10 @@ class Optimizer:
 
 
 class Adagrad(Optimizer):
-    """Adagrad. On CPUs, compiled loops clip and update in one pass over the memory, on all threads."""
+    """Adagrad.
+
+    On CPUs, compiled loops clip and update in one pass over the memory, on all threads.
+    """
 
     MOMENTS: ClassVar = {"moment": 1.0}
     EPSILON = 1e-6

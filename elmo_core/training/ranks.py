@@ -1,9 +1,10 @@
-"""The ranks of a data-parallel run: one process each, started by `python -m paddle.distributed.launch`.
+"""The ranks of a data-parallel run: one process each.
 
-A run without the launcher is one rank, at no cost.
+`python -m paddle.distributed.launch` starts them. A run without the launcher is one rank, at no
+cost.
 
-`paddle.DataParallel` is not used to average gradients: over gloo it aborts the whole process, without a Python error,
-if another rank has died.
+`paddle.DataParallel` is not used to average gradients: over gloo it aborts the whole process,
+without a Python error, if another rank has died.
 """
 
 import contextvars
@@ -15,29 +16,29 @@ from typing import Any
 
 import numpy as np
 
+from elmo_core.kernels.row_gradients import row_gradient
 from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError
 
-COLLECTIVE_ERRORS = (
-    RuntimeError,
-    OSError,
-    SystemError,
-)  # gloo's, NCCL's, and CUDA's that Paddle calls fatal
-HEARTBEAT_SECONDS = (
-    1.0  # between messages to waiting ranks; gloo drops a rank that is silent for 30 s
-)
+# gloo's, NCCL's, and CUDA's that Paddle calls fatal
+COLLECTIVE_ERRORS = (RuntimeError, OSError, SystemError)
+# between messages to waiting ranks; gloo drops a rank that is silent for 30 s
+HEARTBEAT_SECONDS = 1.0
 
 
 class Ranks:
-    """This process's rank among `size`, and collective operations. All ranks must make the same calls in the same order.
+    """This process's rank among `size`, and collective operations.
 
-    advice: ends the error message if a rank is lost. exchange: the type in which gradients are sent, float32 or bfloat16,
-    which halves the messages.
+    All ranks must make the same calls in the same order.
+
+    advice: ends the error message if a rank is lost.
+    exchange: the type in which gradients are sent, float32 or bfloat16, which halves the messages.
     """
 
     def __init__(self, advice: str = "", exchange: str = "float32"):
-        self.advice, self.exchange = advice, exchange
+        self.advice = advice
+        self.exchange = exchange
         self.rank, self.size = runtime.rank_and_size()
         if self.size > 1:
             if paddle.get_device() == "cpu":  # otherwise Paddle would use GPUs if there are any
@@ -53,9 +54,8 @@ class Ranks:
         """Sum each value over all ranks."""
         if self.size == 1:
             return list(values)
-        return self._all_reduce(
-            np.array(values, np.float64), paddle.distributed.ReduceOp.SUM
-        ).tolist()
+        array = np.array(values, np.float64)
+        return self._all_reduce(array, paddle.distributed.ReduceOp.SUM).tolist()
 
     def any(self, flag: bool) -> bool:
         """Return whether the flag is true on any rank."""
@@ -81,29 +81,25 @@ class Ranks:
         """
         if self.size == 1:
             return [work()]
-        device, outcome, context = (
-            paddle.get_device(),
-            {},
-            contextvars.copy_context(),
-        )  # such as the precision
+        device = paddle.get_device()  # a new thread may have another
+        context = contextvars.copy_context()  # which holds the precision of products, too
+        outcome: dict[str, Any] = {}
 
         def run() -> None:
             try:
-                paddle.set_device(device)  # a new thread may have another
+                paddle.set_device(device)
                 outcome["result"] = work()
             except BaseException as error:  # SystemExit, too: a rank without a result has failed
                 outcome["error"] = error
 
-        worker = threading.Thread(
-            target=context.run, args=(run,), daemon=True
-        )  # daemon: Ctrl-C does not wait for it
+        # a daemon, for which Ctrl-C does not wait
+        worker = threading.Thread(target=context.run, args=(run,), daemon=True)
         worker.start()
         while self.any(worker.is_alive()):
             worker.join(HEARTBEAT_SECONDS)
         error = outcome.get("error")
-        outcomes = self.gather(
-            (outcome.get("result"), error and f"{type(error).__name__}: {error}")
-        )
+        reason = f"{type(error).__name__}: {error}" if error else None
+        outcomes = self.gather((outcome.get("result"), reason))
         for rank, (_, reason) in enumerate(outcomes):
             if reason:
                 raise error or UserError(f"rank {rank} stopped ({reason}).")
@@ -117,42 +113,47 @@ class Ranks:
                     paddle.distributed.broadcast(weight, src=0)
 
     def average_gradients(self, weights: Sequence, request: int = 0) -> int:
-        """Average all gradients over the ranks; those of tables cover the union of the rows that were read.
+        """Average all gradients over the ranks.
 
-        Returns the largest request (0 to 255) of any rank.
+        Those of tables cover the union of the rows that were read. Returns the largest request (0
+        to 255) of any rank.
         """
         if self.size == 1:
             return request
         dense = [weight for weight in weights if weight.grad is not None]
-        tables = [weight for weight in weights if getattr(weight, "row_gradient", None) is not None]
+        tables = [weight for weight in weights if row_gradient(weight) is not None]
         rows, request = self._union_of_rows(tables, request)
-        spread = [
-            table.row_gradient.expand_to(ids) for table, ids in zip(tables, rows, strict=True)
-        ]
-        means = self._means([*(weight.grad for weight in dense), *spread])
-        for weight, mean in zip(dense, means, strict=False):
+        gradients = [weight.grad for weight in dense]
+        for table, ids in zip(tables, rows, strict=True):
+            gradients.append(table.row_gradient.expand_to(ids))
+        means = self._means(gradients)
+        means_of_dense = means[: len(dense)]
+        means_of_tables = means[len(dense) :]
+        for weight, mean in zip(dense, means_of_dense, strict=True):
             weight.grad = mean
-        for table, ids, mean in zip(tables, rows, means[len(dense) :], strict=True):
+        for table, ids, mean in zip(tables, rows, means_of_tables, strict=True):
             table.row_gradient = table.row_gradient.with_rows(ids, mean)
         return request
 
     def _union_of_rows(self, tables: Sequence, request: int) -> tuple[list[np.ndarray], int]:
-        """Return, per table, the unshared rows that any rank has read (ascending), and the largest request.
+        """Return, per table, the unshared rows that any rank has read, ascending.
 
+        Returns also the largest request of any rank.
         The request shares the message, to save an all-reduce.
         """
         # several tables may be read at the same rows
         distinct = {id(table.row_gradient.ids): table for table in tables}
-        offsets = np.cumsum([0, *map(len, distinct.values())])
-        marks = np.zeros(offsets[-1] + 1, np.uint8)
-        for table, offset in zip(distinct.values(), offsets, strict=False):
+        sizes = [len(table) for table in distinct.values()]
+        offsets = np.cumsum([0, *sizes])
+        marks = np.zeros(offsets[-1] + 1, np.uint8)  # a byte for each row, and the request
+        for table, offset in zip(distinct.values(), offsets[:-1], strict=True):
             marks[offset + table.row_gradient.unshared_ids] = 1
         marks[-1] = request
-        *parts, requests = np.split(
-            self._all_reduce(marks, paddle.distributed.ReduceOp.MAX), offsets[1:]
-        )
-        rows = dict(zip(distinct, map(np.flatnonzero, parts), strict=True))
-        return [rows[id(table.row_gradient.ids)] for table in tables], int(requests[0])
+        marks = self._all_reduce(marks, paddle.distributed.ReduceOp.MAX)
+        rows = {}
+        for key, begin, size in zip(distinct, offsets[:-1], sizes, strict=True):
+            rows[key] = np.flatnonzero(marks[begin : begin + size])
+        return [rows[id(table.row_gradient.ids)] for table in tables], int(marks[-1])
 
     def _means(self, tensors: Sequence) -> list:
         """Average tensors over the ranks, in one message."""
@@ -173,11 +174,10 @@ class Ranks:
 
     @contextmanager
     def _collective(self) -> Iterator[None]:
-        """Turn the errors of a collective call, which mean that another rank has ended, into a UserError."""
+        """Turn the errors of a collective call into a UserError: another rank has ended."""
         try:
             yield
         except COLLECTIVE_ERRORS as error:
-            raise UserError(
-                f"rank {self.rank}: another rank was lost. See its log (log/workerlog.N, or in the log_dir of "
-                f"paddle.distributed.launch). {self.advice}".rstrip()
-            ) from error
+            logs = "log/workerlog.N, or in the log_dir of paddle.distributed.launch"
+            message = f"rank {self.rank}: another rank was lost. See its log ({logs})."
+            raise UserError(f"{message} {self.advice}".rstrip()) from error

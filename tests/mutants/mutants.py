@@ -1256,8 +1256,8 @@ RANKS = [
     Mutant(
         name="ranks-shared-rows",
         file="elmo_core/kernels/row_gradients.py",
-        old="self.shared + np.searchsorted(ids, self.unshared_ids)]",
-        new="np.searchsorted(ids, self.unshared_ids)]",
+        old="unshared_rows = self.shared + np.searchsorted(ids, self.unshared_ids)",
+        new="unshared_rows = np.searchsorted(ids, self.unshared_ids)",
         tests="tests/library/test_ranks.py::test_ranks_make_the_step_that_one_makes_with_all_their_rows",
     ),
     Mutant(
