@@ -3,9 +3,8 @@
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 
 from elmo_core.files import disk
@@ -46,7 +45,14 @@ class Counts:
         return self.unknown / max(1, self.looked_up)
 
     def __add__(self, other: "Counts") -> "Counts":
-        return Counts(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+        return Counts(
+            sentences=self.sentences + other.sentences,
+            tokens=self.tokens + other.tokens,
+            looked_up=self.looked_up + other.looked_up,
+            unknown=self.unknown + other.unknown,
+            blank_lines=self.blank_lines + other.blank_lines,
+            markers=self.markers + other.markers,
+        )
 
 
 class Corpus:
@@ -54,14 +60,15 @@ class Corpus:
 
     def __init__(self, source: str | Path | Iterable[str | Path]):
         sources = [source] if isinstance(source, (str, Path)) else source
-        self.paths: list[Path] = list(chain.from_iterable(map(text_files, sources)))
+        self.paths: list[Path] = []
+        for path_or_glob in sources:
+            self.paths.extend(text_files(path_or_glob))
         for path in self.paths:
             if not path.stat().st_size:
                 raise UserError(f"{path}: {EMPTY}")
             if Vocabulary.is_vocabulary_file(path):
-                raise UserError(
-                    f"{path} is a vocabulary. Expected text, for instance {path.parent / 'train' / '*'}."
-                )
+                example = path.parent / "train" / "*"
+                raise UserError(f"{path} is a vocabulary. Expected text, for instance {example}.")
 
     @cached_property
     def identity(self) -> str:
@@ -77,48 +84,51 @@ class Corpus:
             raise UserError(f"{where}: {EMPTY}")
         if not counts.sentences:
             raise UserError(
-                f"{where}: only blank lines ({counts.blank_lines:,}). Expected one sentence per line."
+                f"{where}: only blank lines ({counts.blank_lines:,}). "
+                "Expected one sentence per line."
             )
-        for number, things, advice in (
-            (counts.blank_lines, "blank lines", "skipped"),
-            (
-                counts.markers,
-                "markers",
-                "remove <S> and </S> from the text, they are added automatically",
-            ),
-        ):
-            if number:
-                log.warning(f"{where}: {format_count(number, things)}: {advice}.")
+        if counts.blank_lines:
+            log.warning(f"{where}: {format_count(counts.blank_lines, 'blank lines')}: skipped.")
+        if counts.markers:
+            log.warning(
+                f"{where}: {format_count(counts.markers, 'markers')}: "
+                "remove <S> and </S> from the text, they are added automatically."
+            )
 
     def count(self, vocabulary: Vocabulary, sample: bool = False) -> Counts:
-        """Count all files. sample: look up only the first few megabytes of each file in the vocabulary."""
+        """Count all files.
+
+        sample: look up only the first few megabytes of each file in the vocabulary.
+        """
         if sum(path.stat().st_size for path in self.paths) > ANNOUNCE_BYTES:
             log.info(f"Counting the tokens of {format_count(len(self.paths), 'files')} ...")
         total = Counts()
         for path in self.paths:
             counts = Counts()
-            for k, text in enumerate(blocks(path)):
-                counts += _count(text, None if sample and k else vocabulary)
+            for number, text in enumerate(blocks(path)):
+                is_looked_up = not sample or number == 0
+                counts += _count(text, vocabulary if is_looked_up else None)
             if not counts.sentences:
                 self.check(path, counts)
             total += counts
-        self.check(self.paths[0] if len(self.paths) == 1 else f"{len(self.paths)} files", total)
+        where = self.paths[0] if len(self.paths) == 1 else f"{len(self.paths)} files"
+        self.check(where, total)
         warn_if_unreadable(self.paths[0], words=vocabulary.words if vocabulary else ())
         return total
 
 
 def _count(text: str, vocabulary: Vocabulary | None) -> Counts:
-    lines, tokens = split_lines(text), text.split()
-    blank = lines.count("") + sum(map(str.isspace, lines))
+    lines = split_lines(text)
+    tokens = text.split()
+    n_blank = lines.count("") + sum(line.isspace() for line in lines)
     counts = Counts(
-        sentences=len(lines) - blank,
+        sentences=len(lines) - n_blank,
         tokens=len(tokens),
-        blank_lines=blank,
+        blank_lines=n_blank,
         markers=sum(tokens.count(marker) for marker in (BOS, EOS) if marker in text),
     )
     if vocabulary:
+        n_known = len([token for token in tokens if token in vocabulary.index])
         counts.looked_up = len(tokens)
-        counts.unknown = (
-            len(tokens) - sum(map(vocabulary.index.__contains__, tokens)) + tokens.count(UNK)
-        )
+        counts.unknown = len(tokens) - n_known + tokens.count(UNK)
     return counts

@@ -19,37 +19,44 @@ COMMAS = re.compile(r".*[^\W\d].*?[,，、]\s*\d+(\W+\w*)?")  # in place of spac
 
 
 class Segmenter:
-    """jieba with the words of a dictionary. It has a tokenizer of its own: the program's jieba is not changed.
+    """jieba with the words of a dictionary.
 
-    entries: lines in jieba's format, a word, its frequency and its tag; the last two may be missing. source: their file.
+    It has a tokenizer of its own: the program's jieba is not changed.
+    entries: lines in jieba's format, a word, its frequency and its tag; the last two may be
+    missing. source: their file.
     """
 
     def __init__(self, entries: Sequence[str] = (), source: str = "user_dict"):
-        self.entries, self.source, self._frequencies = list(entries), source, {}
+        self.entries = list(entries)
+        self.source = source
+        self._frequencies: dict[str, str | None] = {}
         for number, line in enumerate(entries, 1):
-            match = ENTRY.fullmatch(line.strip())
-            if match and not COMMAS.fullmatch(line.strip()):
+            entry = line.strip()
+            match = ENTRY.fullmatch(entry)
+            if match and not COMMAS.fullmatch(entry):
                 self._frequencies[match[1]] = match[2]
-            elif line.strip():
-                expected = "a word or, with spaces between, a word, its frequency and its tag, as in 云计算 5 n"
-                raise UserError(f"{source}:{number}: found {line!r:.60}, expected {expected}.")
+            elif entry:
+                raise UserError(
+                    f"{source}:{number}: found {line!r:.60}, expected a word or, with spaces "
+                    "between, a word, its frequency and its tag, as in 云计算 5 n."
+                )
         self._split = {
             word
             for word, frequency in self._frequencies.items()
-            if frequency and not int(frequency)
+            if frequency and int(frequency) == 0
         }
 
     @classmethod
     def from_file(cls, path: Path | str | Sequence[str]) -> "Segmenter":
         """Read a dictionary; or take its lines."""
         if not isinstance(path, Path | str):
-            return segmenter(tuple(map(str, path)))
-        from elmo_core.text.text_files import (
-            read_lines,
-        )  # not at the top: exported programs are given the entries
+            return segmenter(tuple(str(line) for line in path))
+        # Not at the top: exported programs, which are given the entries, have no such module.
+        from elmo_core.text.text_files import read_lines
 
-        check_input(path := user_path(path), "words, one per line, as for jieba")
-        return segmenter(tuple(read_lines(path)), str(path))
+        file = user_path(path)
+        check_input(file, "words, one per line, as for jieba")
+        return segmenter(tuple(read_lines(file)), str(file))
 
     def __reduce__(self):
         return segmenter, (tuple(self.entries), self.source)
@@ -61,13 +68,14 @@ class Segmenter:
             warnings.simplefilter("ignore")
             import jieba
 
-        tokenizer, level, unmatched = jieba.Tokenizer(), jieba.default_logger.level, []
-        tokenizer.tmp_dir = str(
-            cache_folder() or os.devnull
-        )  # not /tmp, where others could leave a dictionary
+        tokenizer = jieba.Tokenizer()
+        # not /tmp, where others could leave a dictionary
+        tokenizer.tmp_dir = str(cache_folder() or os.devnull)
+        level = jieba.default_logger.level
         jieba.setLogLevel(logging.CRITICAL)
         tokenizer.initialize()
         jieba.setLogLevel(level)
+        unmatched = []
         for word, frequency in self._frequencies.items():
             if not jieba.re_han_default.fullmatch(word):
                 unmatched.append(word)
@@ -77,32 +85,42 @@ class Segmenter:
                 tokenizer.add_word(word, frequency)
         if unmatched:
             log.warning(
-                f"{self.source}: {format_count(len(unmatched), 'words')} will never be found, because jieba splits at some "
-                f"of the characters (spaces separate word, frequency and tag). The first: {unmatched[0]}."
+                f"{self.source}: {format_count(len(unmatched), 'words')} will never be found, "
+                "because jieba splits at some of the characters (spaces separate word, frequency "
+                f"and tag). The first: {unmatched[0]}."
             )
         return tokenizer
 
     def cut(self, text: str) -> list[str]:
         """Return the words of a text. Those of frequency 0 are split into characters."""
         words = self.tokenizer.lcut(text)
-        return (
-            [part for word in words for part in (word if word in self._split else [word])]
-            if self._split
-            else words
-        )
+        if not self._split:
+            return words
+        parts = []
+        for word in words:
+            if word in self._split:
+                parts.extend(word)
+            else:
+                parts.append(word)
+        return parts
 
     def words_of(
         self, sentences: Sequence[Sequence[str]]
     ) -> tuple[list[list[str]], list[np.ndarray]]:
-        """Segment sentences of characters. Returns their words and, per sentence, the index (T,) of each token's word.
+        """Segment sentences of characters.
 
-        A token of several characters belongs to the word of its first character, an empty one is a space.
+        Returns their words and, per sentence, the index (T,) of each token's word. A token of
+        several characters belongs to the word of its first character, an empty one is a space.
         """
-        sentences = [[token or " " for token in tokens] for tokens in sentences]
-        words, word_index = [self.cut("".join(tokens)) for tokens in sentences], []
-        for tokens, segmented in zip(sentences, words, strict=True):
-            starts = np.cumsum([0, *map(len, tokens)])[:-1]
-            ends = np.cumsum(list(map(len, segmented)))
+        words = []
+        word_index = []
+        for sentence in sentences:
+            tokens = [token or " " for token in sentence]
+            segmented = self.cut("".join(tokens))
+            lengths = [len(token) for token in tokens]
+            starts = np.cumsum([0, *lengths])[:-1]
+            ends = np.cumsum([len(word) for word in segmented])
+            words.append(segmented)
             word_index.append(np.searchsorted(ends, starts, side="right"))
         return words, word_index
 

@@ -16,11 +16,22 @@ from elmo_core.text.vocabulary import SPECIAL_TOKENS, UNK_ID, Vocabulary
 
 @dataclass
 class Tokens:
-    """A batch's distinct tokens, shortest first, as the token encoder reads them; fields it does not read are None."""
+    """A batch's distinct tokens, shortest first, as the token encoder reads them.
+
+    Fields that it does not read are None.
+    """
 
     characters: np.ndarray | None  # (N, C) int32 character ids
     lengths: np.ndarray | None  # (N,) int32 characters without padding: the token's own + 2
     words: np.ndarray | None = None  # (N,) int64 vocabulary ids
+
+    def take(self, indices: np.ndarray) -> "Tokens":
+        """Return the tokens with these indices."""
+        return Tokens(
+            characters=None if self.characters is None else self.characters[indices],
+            lengths=None if self.lengths is None else self.lengths[indices],
+            words=None if self.words is None else self.words[indices],
+        )
 
 
 @dataclass
@@ -46,54 +57,68 @@ class LMBatch:
     scored: bool = True  # in evaluation: if false, the batch is read only for the state after it
 
     def take(self, rows: slice) -> "LMBatch":
-        """Return a batch of some rows, with only the tokens that they use; this batch if that is all of them."""
-        if len(self.lengths[rows]) == len(self.lengths):
+        """Return a batch of some rows, with only the tokens that they use.
+
+        It is this batch if that is all of them.
+        """
+        lengths = self.lengths[rows]
+        if len(lengths) == len(self.lengths):
             return self
-        lengths, steps = self.lengths[rows], self.forward_input.shape[1]
-        real = np.arange(steps) < lengths[:, None]
-        inputs = [self.forward_input[rows][real], self.backward_input[rows][real]]
-        used, inverse = np.unique(np.concatenate(inputs), return_inverse=True)
-        fields = self.tokens.characters, self.tokens.lengths, self.tokens.words
-        tokens = Tokens(*(None if field is None else field[used] for field in fields))
-        forward, backward = (
-            pad_rows(half, lengths, steps) for half in np.split(inverse.ravel(), 2)
+        steps = self.forward_input.shape[1]
+        is_step = np.arange(steps) < lengths[:, None]  # (rows, T): the others are padding
+        inputs = [self.forward_input[rows][is_step], self.backward_input[rows][is_step]]
+        used, index = np.unique(np.concatenate(inputs), return_inverse=True)
+        forward, backward = np.split(index.ravel(), 2)
+        return LMBatch(
+            tokens=self.tokens.take(used),
+            forward_input=pad_rows(forward, lengths, steps),
+            backward_input=pad_rows(backward, lengths, steps),
+            forward_target=self.forward_target[rows],
+            backward_target=self.backward_target[rows],
+            lengths=lengths,
+            position=self.position,
+            scored=self.scored,
         )
-        targets = self.forward_target[rows], self.backward_target[rows]
-        return LMBatch(tokens, forward, backward, *targets, lengths, self.position, self.scored)
 
 
 class Lexicon:
-    """Ids for tokens: the vocabulary's and, if characters are read, ids from V on for unknown words."""
+    """Ids for tokens: the vocabulary's and, if characters are read, from V on for unknown words."""
 
     def __init__(self, vocabulary: Vocabulary, input: str):
-        self._vocabulary, self._input = vocabulary, input
+        self._vocabulary = vocabulary
+        self._reads_characters = "char" in input
+        self._reads_words = "word" in input
         self._unknown: dict[str, int] = {}  # word: id - V, by rising id
         self._rebuild()
 
     def ids(self, tokens: list[str]) -> np.ndarray:
         """Ids (n,) int32 of n tokens."""
-        default = -1 if "char" in self._input else UNK_ID
+        unknown_id = -1 if self._reads_characters else UNK_ID
         tokens = self._vocabulary.alphabet.truncated(tokens)
-        ids = np.fromiter(
-            map(self._vocabulary.index.get, tokens, repeat(default)), np.int32, len(tokens)
-        )
+        known = map(self._vocabulary.index.get, tokens, repeat(unknown_id))
+        ids = np.fromiter(known, np.int32, len(tokens))
         positions = np.flatnonzero(ids < 0)
         if len(positions):
-            unknown, words = self._unknown, [tokens[position] for position in positions.tolist()]
+            unknown = self._unknown
+            words = [tokens[position] for position in positions.tolist()]
             ids[positions] = [unknown.setdefault(word, len(unknown)) for word in words]
             ids[positions] += len(self._vocabulary)
-            self._stale = True
+            self._is_stale = True
         return ids
 
     def prune(self, keep: list[np.ndarray]) -> None:
-        """Drop all unknown words except those in `keep`, arrays of ids, which are renumbered in place."""
-        first, words = len(self._vocabulary), list(self._unknown)
+        """Drop all unknown words except those in `keep`, arrays of ids.
+
+        These ids are renumbered in place.
+        """
+        first = len(self._vocabulary)
+        words = list(self._unknown)
         needed = np.unique(np.concatenate([ids[ids >= first] for ids in keep]))
         self._unknown = {words[old - first]: new for new, old in enumerate(needed.tolist())}
         for ids in keep:
             unknown = ids >= first
             ids[unknown] = first + np.searchsorted(needed, ids[unknown])
-        self._stale = True
+        self._is_stale = True
 
     def targets(self, ids: np.ndarray) -> np.ndarray:
         """Return the ids with those of unknown words replaced by `<UNK>`'s."""
@@ -102,21 +127,22 @@ class Lexicon:
     def unique(self, ids: np.ndarray) -> tuple[Tokens, np.ndarray]:
         """Return the distinct tokens and, for each of ids (n,), its index among them.
 
-        Their order depends on the tokens, not on the ids, which in a stream depend on where it started.
+        Their order depends on the tokens, not on the ids, which in a stream depend on where it
+        started.
         """
-        if self._stale:
+        if self._is_stale:
             self._rebuild()
         positions = np.arange(len(ids), dtype=np.int32)
         self._slots[ids] = positions  # the last position of each id
         distinct = ids[self._slots[ids] == positions]
-        characters = lengths = words = None
-        if "char" in self._input:
+        characters = None
+        lengths = None
+        words = None
+        if self._reads_characters:
             distinct = distinct[np.argsort(self._lengths[distinct], kind="stable")]
-            characters, lengths = (
-                self._character_rows(distinct),
-                self._lengths[distinct].astype(np.int32),
-            )
-        if "word" in self._input:
+            characters = self._character_rows(distinct)
+            lengths = self._lengths[distinct].astype(np.int32)
+        if self._reads_words:
             words = self.targets(distinct).astype(np.int64)
         self._slots[distinct] = positions[: len(distinct)]
         return Tokens(characters, lengths, words), self._slots[ids]
@@ -130,9 +156,9 @@ class Lexicon:
 
     def _rebuild(self) -> None:
         """Update the tables behind `unique` to the current unknown words."""
-        self._stale = False
+        self._is_stale = False
         self._slots = np.empty(len(self._vocabulary) + len(self._unknown), np.int32)
-        if "char" in self._input:
+        if self._reads_characters:
             self._characters = self._vocabulary.alphabet.table(self._unknown)
             self._lengths = np.concatenate(
                 [self._vocabulary.characters.lengths, self._characters.lengths]
@@ -152,13 +178,18 @@ def pad_rows(values: np.ndarray, lengths: np.ndarray, width: int) -> np.ndarray:
 def token_batch(
     sentences: Sequence[Sequence[str]], input: str = "char", vocabulary: Vocabulary | None = None
 ) -> TokenBatch:
-    """Build a batch to embed. An input that reads words needs the vocabulary, others only its alphabet."""
-    needed = vocabulary and ("word" in input or vocabulary.alphabet != BYTES)
-    lexicon = Lexicon(vocabulary if needed else _ALPHABET_ONLY, input)
+    """Build a batch to embed.
+
+    An input that reads words needs the vocabulary, others only its alphabet.
+    """
+    is_needed = vocabulary and ("word" in input or vocabulary.alphabet != BYTES)
+    lexicon = Lexicon(vocabulary if is_needed else _ALPHABET_ONLY, input)
     rows = [[BOS, *sentence, EOS] for sentence in sentences]
-    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    tokens, index = lexicon.unique(lexicon.ids(list(chain.from_iterable(rows))))
-    return TokenBatch(tokens, pad_rows(index, lengths, lengths.max(initial=0)), lengths)
+    lengths = np.array([len(row) for row in rows], np.int64)
+    ids = lexicon.ids(list(chain.from_iterable(rows)))
+    tokens, index = lexicon.unique(ids)
+    longest = lengths.max(initial=0)
+    return TokenBatch(tokens, pad_rows(index, lengths, longest), lengths)
 
 
 BATCHES_PER_WINDOW = 16
@@ -168,14 +199,19 @@ TOKENS_PER_SENTENCE = 32  # assumed average: with longer ones, a window has fewe
 def sentence_windows(
     sentences: Iterable[Any], size: float, length: Callable[[Any], int] = len
 ) -> Iterator[list[Any]]:
-    """Yield up to `size` sentences at a time; math.inf: all at once. length: the number of a sentence's tokens."""
-    window, tokens = [], 0
+    """Yield up to `size` sentences at a time; math.inf: all at once.
+
+    length: the number of a sentence's tokens.
+    """
+    window = []
+    n_tokens = 0
     for sentence in sentences:
         window.append(sentence)
-        tokens += length(sentence)
-        if len(window) == size or tokens >= TOKENS_PER_SENTENCE * size:
+        n_tokens += length(sentence)
+        if len(window) == size or n_tokens >= TOKENS_PER_SENTENCE * size:
             yield window
-            window, tokens = [], 0
+            window = []
+            n_tokens = 0
     if window:
         yield window
 
@@ -187,28 +223,36 @@ def sentence_batches(
     window: float | None = None,
     length: Callable[[Any], int] = len,
 ) -> Iterator[tuple[np.ndarray, list[Any]]]:
-    """Batch sentences of similar length, within windows of `window` sentences (default: 16 batches); endless input works.
+    """Batch sentences of similar length, within windows of `window` sentences; endless input works.
 
-    Yields per batch the positions (B,) int64 of its sentences in the input, and the sentences, longest first: at most
-    `batch_size`, and at most `max_tokens` tokens with padding and special tokens, unless a single sentence has more.
-    length: the number of a sentence's tokens, for sentences that are not lists of tokens.
+    Yields per batch the positions (B,) int64 of its sentences in the input, and the sentences,
+    longest first: at most `batch_size`, and at most `max_tokens` tokens with padding and special
+    tokens, unless a single sentence has more.
+    window: by default 16 batches. length: the number of a sentence's tokens, for sentences that are
+    not lists of tokens.
     """
-    window = BATCHES_PER_WINDOW * batch_size if window is None else window
+    if window is None:
+        window = BATCHES_PER_WINDOW * batch_size
     begin = 0
     for group in sentence_windows(sentences, window, length):
         lengths = np.array([length(sentence) for sentence in group])
         order = np.argsort(-lengths, kind="stable")
         while len(order):
-            rows = max(1, min(batch_size, max_tokens // (int(lengths[order[0]]) + 2)))
-            yield begin + order[:rows], [group[k] for k in order[:rows]]
-            order = order[rows:]
+            longest = int(lengths[order[0]]) + 2  # with the special tokens
+            n_rows = max(1, min(batch_size, max_tokens // longest))
+            rows = order[:n_rows]
+            yield begin + rows, [group[row] for row in rows]
+            order = order[n_rows:]
         begin += len(group)
 
 
 def shuffled_batches(
     lengths: Sequence[int], batch_size: int, random: np.random.Generator
 ) -> list[np.ndarray]:
-    """Batches of an epoch in random order, as positions (B,) of sentences of similar length. lengths: of all sentences."""
+    """Batches of an epoch in random order, as positions (B,) of sentences of similar length.
+
+    lengths: of all sentences.
+    """
     order = random.permutation(len(lengths))
     shuffled = np.asarray(lengths)[order].tolist()
     batches = [

@@ -17,27 +17,23 @@ from elmo_core.text.characters import BOS, BYTES, EOS, Alphabet
 from elmo_core.text.text_files import read_lines
 
 UNK = "<UNK>"
-SPECIAL_TOKENS = BOS, EOS, UNK
+SPECIAL_TOKENS = (BOS, EOS, UNK)
 UNK_ID = SPECIAL_TOKENS.index(UNK)
 SLICE = 1 << 16  # tokens that are checked at once
-PADDLENLP_SPECIAL_TOKENS = {
-    "UNK",
-    BOS,
-    EOS,
-    "<PAD>",
-}  # its reader puts them before the words of a file
+# PaddleNLP's reader puts these before the words of a file.
+PADDLENLP_SPECIAL_TOKENS = {"UNK", BOS, EOS, "<PAD>"}
 
 
 class Vocabulary:
-    """The words that can be predicted: `<S>`, `</S>`, `<UNK>`, then the others by decreasing frequency (not checked).
+    """The words that can be predicted: `<S>`, `</S>`, `<UNK>`, then the others.
 
+    The others are expected by decreasing frequency, which is not checked.
     source, lines: where the tokens come from, for error messages: a file, and their lines.
     alphabet: how words become character ids.
     """
 
-    rows: slice | np.ndarray = slice(
-        None
-    )  # of the tokens in the tables of a model for which they had another order
+    # The rows of the tokens in the tables of a model for which they had another order.
+    rows: slice | np.ndarray = slice(None)
 
     def __init__(
         self,
@@ -46,41 +42,54 @@ class Vocabulary:
         alphabet: Alphabet = BYTES,
         lines: Iterable = (),
     ):
-        self.tokens, self.source, self.alphabet = list(tokens), source, alphabet
+        self.tokens = list(tokens)
+        self.source = source
+        self.alphabet = alphabet
         self.index = {token: i for i, token in enumerate(self.tokens)}
-        distinct = len(self.index) == len(self.tokens)
-        marked = tuple(self.tokens[: len(SPECIAL_TOKENS)]) == SPECIAL_TOKENS
-        parts = (self.tokens[k : k + SLICE] for k in range(0, len(self.tokens), SLICE))
-        if not (distinct and marked and all("\n".join(part).split() == part for part in parts)):
+        are_distinct = len(self.index) == len(self.tokens)
+        begin_as_expected = tuple(self.tokens[: len(SPECIAL_TOKENS)]) == SPECIAL_TOKENS
+        if not (are_distinct and begin_as_expected and _are_words(self.tokens)):
             raise UserError(f"{source}:{_first_error(self.tokens, lines or count(1))}")
 
     @classmethod
     def from_file(cls, path: str | Path, alphabet: Alphabet = BYTES) -> "Vocabulary":
-        """Read a vocabulary file: UTF-8, one token per line. Ours replace PaddleNLP's special tokens, or are added."""
-        tokens = _read_vocabulary(path := user_path(path))
-        if set(tokens[:4]) == PADDLENLP_SPECIAL_TOKENS:
-            log.info(
-                f"{path} begins with PaddleNLP's special tokens: {', '.join(SPECIAL_TOKENS)} replace them."
-            )
-            return cls([*SPECIAL_TOKENS, *tokens[4:]], path, alphabet, count(2))
+        """Read a vocabulary file: UTF-8, one token per line.
+
+        Our special tokens replace PaddleNLP's. They are added to a file without any.
+        """
+        file = user_path(path)
+        tokens = _read_vocabulary(file)
+        ours = ", ".join(SPECIAL_TOKENS)
+        n_theirs = len(PADDLENLP_SPECIAL_TOKENS)
+        if set(tokens[:n_theirs]) == PADDLENLP_SPECIAL_TOKENS:
+            log.info(f"{file} begins with PaddleNLP's special tokens: {ours} replace them.")
+            words = tokens[n_theirs:]
+            first_line = 1 + n_theirs - len(SPECIAL_TOKENS)
+            return cls([*SPECIAL_TOKENS, *words], file, alphabet, count(first_line))
         if PADDLENLP_SPECIAL_TOKENS.union(SPECIAL_TOKENS).isdisjoint(tokens):
-            log.info(
-                f"{path} has no special tokens: adding {', '.join(SPECIAL_TOKENS)} to its {len(tokens):,} words."
-            )
-            return cls([*SPECIAL_TOKENS, *tokens], path, alphabet, count(1 - len(SPECIAL_TOKENS)))
-        return cls(tokens, path, alphabet)
+            log.info(f"{file} has no special tokens: adding {ours} to its {len(tokens):,} words.")
+            first_line = 1 - len(SPECIAL_TOKENS)
+            return cls([*SPECIAL_TOKENS, *tokens], file, alphabet, count(first_line))
+        return cls(tokens, file, alphabet)
 
     @classmethod
     def from_bilm_file(cls, path: Path) -> "Vocabulary":
-        """Read bilm-tf's file, with the special tokens in any lines: they become the first, and `rows` has the old rows."""
-        tokens = list(enumerate(_read_vocabulary(path), 1))
-        tokens = [
-            (line, token) for line, token in tokens if token != "!!!MAXTERMID"
-        ]  # which bilm-tf skips
-        order = {token: place - len(SPECIAL_TOKENS) for place, token in enumerate(SPECIAL_TOKENS)}
-        rows = sorted(range(len(tokens)), key=lambda row: order.get(tokens[row][1], 0))
-        lines, tokens = zip(*(tokens[row] for row in rows), strict=True)
-        vocabulary = cls(tokens, path, lines=lines)
+        """Read bilm-tf's file, with the special tokens in any lines.
+
+        They become the first, and `rows` has the old rows.
+        """
+        tokens = []
+        lines = []
+        for line, token in enumerate(_read_vocabulary(path), 1):
+            if token != "!!!MAXTERMID":  # which bilm-tf skips
+                tokens.append(token)
+                lines.append(line)
+        # A special token's rank is its id, that of any other is behind; sorting is stable.
+        ranks = {token: rank for rank, token in enumerate(SPECIAL_TOKENS)}
+        rows = sorted(
+            range(len(tokens)), key=lambda row: ranks.get(tokens[row], len(SPECIAL_TOKENS))
+        )
+        vocabulary = cls([tokens[row] for row in rows], path, lines=[lines[row] for row in rows])
         vocabulary.rows = np.array(rows)
         return vocabulary
 
@@ -88,27 +97,27 @@ class Vocabulary:
     def frequent(
         cls, tokens: Iterable[str], min_count: int = 1, max_size: int | None = None
     ) -> "Vocabulary":
-        """Choose the tokens of a text that occur at least min_count times; with special tokens, at most max_size.
+        """Choose the tokens of a text that occur at least min_count times.
 
-        tokens: or a Counter of them.
+        tokens: or a Counter of them. max_size: at most so many, with the special tokens.
         """
         counts = tokens if isinstance(tokens, Counter) else Counter(tokens)
-        words = [
-            x
-            for x, n in counts.items()
-            if n >= min_count and x not in SPECIAL_TOKENS and x.split() == [x]
-        ]
+        words = []
+        for token, number in counts.items():
+            is_word = token not in SPECIAL_TOKENS and token.split() == [token]
+            if is_word and number >= min_count:
+                words.append(token)
         words.sort(key=lambda word: (-counts[word], word))
-        return cls([*SPECIAL_TOKENS, *words][: max_size and max(max_size, len(SPECIAL_TOKENS))])
+        if max_size is not None:
+            words = words[: max(0, max_size - len(SPECIAL_TOKENS))]
+        return cls([*SPECIAL_TOKENS, *words])
 
     @staticmethod
     def is_vocabulary_file(path: Path) -> bool:
         """Tell whether the file begins with the special tokens."""
         with path.open("rb") as file:
-            return (
-                tuple(file.read(40).removeprefix(BOM_UTF8).decode("utf-8", "ignore").split()[:3])
-                == SPECIAL_TOKENS
-            )
+            begin = file.read(40).removeprefix(BOM_UTF8).decode("utf-8", "ignore")
+        return tuple(begin.split()[: len(SPECIAL_TOKENS)]) == SPECIAL_TOKENS
 
     def save(self, path: str | Path) -> None:
         """Write the file that `from_file` reads."""
@@ -116,11 +125,8 @@ class Vocabulary:
             file.write(("\n".join(self.tokens) + "\n").encode("utf-8"))
 
     def __reduce__(self):
-        return Vocabulary, (
-            self.tokens,
-            "vocabulary",
-            self.alphabet,
-        )  # without the character table, which is large
+        # without the character table, which is large
+        return Vocabulary, (self.tokens, "vocabulary", self.alphabet)
 
     def __repr__(self) -> str:
         return f"<Vocabulary of {len(self):,} words>"
@@ -163,9 +169,19 @@ class Vocabulary:
 def _read_vocabulary(path: Path) -> list[str]:
     maker = command_line("preprocess.py vocab")
     check_input(path, f"a vocabulary, one token per line, as `{maker}` writes it")
-    if not (tokens := list(read_lines(path))):
+    tokens = list(read_lines(path))
+    if not tokens:
         raise UserError(f"{path}: the file is empty. `{maker}` writes a vocabulary.")
     return tokens
+
+
+def _are_words(tokens: list[str]) -> bool:
+    """Whether no token is empty or has white space."""
+    for begin in range(0, len(tokens), SLICE):
+        part = tokens[begin : begin + SLICE]
+        if "\n".join(part).split() != part:
+            return False
+    return True
 
 
 def _first_error(tokens: list[str], lines: Iterable[int]) -> str:
