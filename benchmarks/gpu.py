@@ -20,8 +20,7 @@ from bench import STEPS, Clock, TrainingStep, count_operators, lstm_flop, traini
 import args as arguments
 import script
 from elmo_core.config import PRESETS, ELMoConfig
-from elmo_core.kernels import matmul
-from elmo_core.kernels import precision as products
+from elmo_core.kernels import matmul, precision
 from elmo_core.machine import paddle_compat, runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import softmax
@@ -29,11 +28,8 @@ from elmo_core.training.ranks import Ranks
 from elmo_tools.pretraining import streams
 from elmo_tools.pretraining.meter import memory_in_use
 
-PRODUCTS = (
-    "float32",
-    "tf32",
-    "bfloat16",
-)  # of run_pretrain.py: with --tf32=off, by default, with --precision=bfloat16
+# of run_pretrain.py: with --tf32=off, by default, with --precision=bfloat16
+PRECISIONS = ("float32", "tf32", "bfloat16")
 SIZES = {  # of what is measured on a GPU, and on a CPU
     "model_size": (["small", "original"], ["tiny"], "presets"),
     "rows": ([128, 512, 2048], [4, 8], "batch sizes per GPU"),
@@ -87,16 +83,13 @@ def measure(args: argparse.Namespace, ranks: Ranks) -> None:
     show(header)
     show(["---"] * len(header))
     corpus, vocabulary = training_text(args.vocab_size)
-    possible = PRODUCTS[:2] if matmul.bfloat16_problem(device) else PRODUCTS
-    for size, rows, precision in itertools.product(args.model_size, args.rows, possible):
-        config, name = (
-            ELMoConfig.preset(size, vocab_size=len(vocabulary)),
-            "bfloat16" * (precision == "bfloat16"),
-        )
+    possible = PRECISIONS[:2] if matmul.bfloat16_problem(device) else PRECISIONS
+    for size, rows, kind in itertools.product(args.model_size, args.rows, possible):
+        config = ELMoConfig.preset(size, vocab_size=len(vocabulary))
+        name = "bfloat16" if kind == "bfloat16" else "float32"
+        tf32 = kind != "float32" and paddle_compat.has_tf32(paddle, device)
         try:
-            with products.only(
-                name or "float32", precision != "float32" and paddle_compat.has_tf32(paddle, device)
-            ):
+            with precision.only(name, tf32):
                 row = training(args, ranks, config, corpus, vocabulary, rows)
             measured = [
                 f"{value:,.3g}" if value < 100 else f"{value:,.0f}" for value in row.values()
@@ -109,7 +102,7 @@ def measure(args: argparse.Namespace, ranks: Ranks) -> None:
             if "out of memory" not in str(error).lower():
                 raise
             measured = ["out of memory"]
-        show([size, rows, precision, *measured])
+        show([size, rows, kind, *measured])
         if device.startswith("gpu"):
             paddle.device.cuda.empty_cache()
 

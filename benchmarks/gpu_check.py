@@ -22,8 +22,7 @@ from bench import PROJECT, STEPS, TrainingStep, training_text
 import elmo
 from elmo_core.config import ELMoConfig
 from elmo_core.files import disk
-from elmo_core.kernels import fused, gpu_lstm, matmul, nvrtc
-from elmo_core.kernels import precision as products
+from elmo_core.kernels import fused, gpu_lstm, matmul, nvrtc, precision
 from elmo_core.kernels.row_gradients import row_gradient
 from elmo_core.machine import paddle_compat, runtime
 from elmo_core.machine.runtime import paddle
@@ -128,12 +127,10 @@ def agreement(device: str, ranks: Ranks) -> str:
     config, inputs = small_inputs()
     weights = {name: weight.numpy() for name, weight in elmo.BiLM(config).named_parameters()}
 
-    def gradients(where: str, precision: str) -> list[np.ndarray]:
-        name = "bfloat16" if precision == "bfloat16" else "float32"
-        with (
-            runtime.on_device(where),
-            products.only(name, precision != "float32" and paddle_compat.has_tf32(paddle, where)),
-        ):
+    def gradients(where: str, kind: str) -> list[np.ndarray]:
+        name = "bfloat16" if kind == "bfloat16" else "float32"
+        tf32 = kind != "float32" and paddle_compat.has_tf32(paddle, where)
+        with runtime.on_device(where), precision.only(name, tf32):
             bilm = elmo.BiLM(config)
             for key, weight in bilm.named_parameters():
                 weight.set_value(weights[key])
@@ -148,14 +145,14 @@ def agreement(device: str, ranks: Ranks) -> str:
 
     with mock.patch.object(fused, "kernel", lambda: None):
         expected, found = gradients("cpu", "float32"), []
-    for precision, limit in LIMITS.items():
-        if precision != "float32" and matmul.bfloat16_problem(device):
+    for kind, limit in LIMITS.items():
+        if kind != "float32" and matmul.bfloat16_problem(device):
             continue
-        pairs = zip(gradients(device, precision), expected, strict=True)
+        pairs = zip(gradients(device, kind), expected, strict=True)
         largest = max(float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in pairs)
-        found.append(f"{precision} {largest:.0e} (limit {limit:.0e})")
+        found.append(f"{kind} {largest:.0e} (limit {limit:.0e})")
         if not largest < limit:
-            raise Failure(", ".join(found), OPERATORS if precision == "float32" else FULL_FLOAT32)
+            raise Failure(", ".join(found), OPERATORS if kind == "float32" else FULL_FLOAT32)
     return f"loss and {len(expected) - 2} gradients: {', '.join(found)}"
 
 
@@ -316,20 +313,19 @@ def speed(args: argparse.Namespace, ranks: Ranks, measure: Callable, speeds: lis
     """A step of each size in each precision, and what limits it."""
     corpus, vocabulary = training_text(args.vocab_size)
     device = paddle.get_device()
-    for size, precision in itertools.product(args.model_size, LIMITS):
-        if precision != "float32" and matmul.bfloat16_problem(device):
+    for size, kind in itertools.product(args.model_size, LIMITS):
+        if kind != "float32" and matmul.bfloat16_problem(device):
             continue
-        with products.only(
-            "bfloat16" if precision == "bfloat16" else "float32",
-            precision != "float32" and paddle_compat.has_tf32(paddle, device),
-        ):
+        name = "bfloat16" if kind == "bfloat16" else "float32"
+        tf32 = kind != "float32" and paddle_compat.has_tf32(paddle, device)
+        with precision.only(name, tf32):
             config = ELMoConfig.preset(size, vocab_size=len(vocabulary))
             row = measure(args, ranks, config, corpus, vocabulary, args.rows[0])
         limit = "the host" if row["host ms"] > 0.9 * row["ms"] else "the GPU"
-        speeds.append({"model": size, "products": precision, "limit": limit, **row})
+        speeds.append({"model": size, "products": kind, "limit": limit, **row})
         texts = f"{row['ms']:.1f} ms, host {row['host ms']:.1f} ms, {row['tokens/s']:,.0f} tokens/s"
         print(
-            f"{'':17} {size}, {precision}: {texts}, {row['TFLOP/s']:.3g} TFLOP/s, {row['MB']:,.0f} MB; limit: {limit}"
+            f"{'':17} {size}, {kind}: {texts}, {row['TFLOP/s']:.3g} TFLOP/s, {row['MB']:,.0f} MB; limit: {limit}"
         )
     return f"{len(speeds)} kinds of steps, above"
 

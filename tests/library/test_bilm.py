@@ -18,7 +18,9 @@ SENTENCES = tiny.SENTENCES
 
 
 def lm_rows(batch: LMBatch):
-    """A batch's inputs for the reference (each token's character ids or vocabulary id), and its targets."""
+    """A batch's inputs for the reference (each token's character ids or vocabulary id), and its
+    targets.
+    """
     inputs, targets = {}, {}
 
     def at(ids, k):
@@ -94,8 +96,8 @@ def test_training_loss_and_state_equal_the_reference(variant, sampled):
 
 @pytest.mark.parametrize("n_candidates", [0, 6])
 def test_half_precision_stays_near_the_reference_and_spares_evaluation(n_candidates):
-    """bfloat16 has 8 bits: the loss is within 1 %, the gradients within 5 % of those in float64, where no clip or maximum
-    jumps.
+    """bfloat16 has 8 bits: the loss is within 1 %, the gradients within 5 % of those in float64,
+    where no clip or maximum jumps.
     """
     batch = tiny.lm_batch(SENTENCES, Vocabulary(tiny.WORDS), "word")
     candidates = draw_candidates(
@@ -124,7 +126,9 @@ def test_half_precision_stays_near_the_reference_and_spares_evaluation(n_candida
 @pytest.mark.parametrize("input_kind", ["char", "word"])
 @pytest.mark.parametrize("n_candidates", [0, 6])
 def test_training_gradients_equal_finite_differences(input_kind, n_candidates):
-    """For every weight, in float64: with ragged rows, active clips, the sampled softmax, and a task network on top."""
+    """For every weight, in float64: with ragged rows, active clips, the sampled softmax, and a task
+    network on top.
+    """
     bilm = tiny.random_bilm("float64", input=input_kind)
     vocabulary = Vocabulary(tiny.WORDS)
     batch = tiny.lm_batch(SENTENCES, vocabulary, input_kind)

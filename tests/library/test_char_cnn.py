@@ -1,4 +1,6 @@
-"""The character CNN: its compiled loops against Paddle's operators, which the tests of elmo.py prove in float64."""
+"""The character CNN: its compiled loops against Paddle's operators, which the tests of elmo.py
+prove in float64.
+"""
 
 import numpy as np
 import pytest

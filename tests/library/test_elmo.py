@@ -1,4 +1,4 @@
-"""The network against the float64 reference, and the properties that users of its vectors rely on."""
+"""The network against the float64 reference, and what users of its vectors rely on."""
 
 import gc
 import json

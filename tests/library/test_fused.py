@@ -1,4 +1,6 @@
-"""The compiled loops: where the library is kept, whose library is loaded, and what happens without a compiler."""
+"""The compiled loops: where the library is kept, whose library is loaded, and what happens without
+a compiler.
+"""
 
 import os
 import re

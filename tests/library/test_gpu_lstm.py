@@ -1,4 +1,6 @@
-"""The GPU kernels of the LSTM, compiled by a C compiler to show what they compute, also in test_lstmp.py."""
+"""The GPU kernels of the LSTM, compiled by a C compiler to show what they compute, also in
+test_lstmp.py.
+"""
 
 import re
 

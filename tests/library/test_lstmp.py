@@ -1,4 +1,6 @@
-"""The projected LSTM: outputs and hand-written backward pass against the float64 reference, over ragged rows."""
+"""The projected LSTM: outputs and hand-written backward pass against the float64 reference, over
+ragged rows.
+"""
 
 from functools import partial
 
@@ -72,7 +74,9 @@ def in_rows(packed: np.ndarray, packing: Packing) -> list[np.ndarray]:
 def test_outputs_states_and_all_gradients_equal_the_reference(
     clips, shared_inputs, lengths, tolerance
 ):
-    """Both directions of a layer, with explicit initial and final states; also with several entries reading one input."""
+    """Both directions of a layer, with explicit initial and final states; also with several entries
+    reading one input.
+    """
     random = np.random.RandomState(0)
     packing = Packing.from_lengths(lengths)
     n_entries = len(packing.row)
@@ -155,7 +159,9 @@ def test_running_in_less_memory_changes_nothing(shared_inputs, tolerance, monkey
 
 @pytest.mark.parametrize("x", [0.0, 1e-6, 0.01, 0.5, 3.0, 20.0, 100.0, 1e30])
 def test_activations_hold_over_the_whole_range(x, tolerance):
-    """All weights are zero except the bias, the projection is the identity: only the activations of +-x remain."""
+    """All weights are zero except the bias, the projection is the identity: only the activations of
+    +-x remain.
+    """
     lstmp = LSTMP(
         ELMoConfig(projection_dim=2, cell_dim=2, cell_clip=0.0, proj_clip=0.0, forget_bias=0.0)
     )

@@ -1,4 +1,4 @@
-"""Products in bfloat16: near the float64 reference, and never without being asked for."""
+"""Matrix products in bfloat16: near the float64 reference, and never without being asked for."""
 
 import copy
 
@@ -9,8 +9,7 @@ import tiny
 from reference import assert_close
 
 from elmo import ELMo, ELMoEmbedder, load_bilm
-from elmo_core.kernels import matmul
-from elmo_core.kernels import precision as products
+from elmo_core.kernels import matmul, precision
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.bilm import make_bilm, weights_of
 
@@ -22,7 +21,7 @@ def bfloat16():
     """On a machine with bfloat16. Restores float32."""
     if problem := matmul.bfloat16_problem("cpu"):
         pytest.skip(f"no products in bfloat16: {problem}")
-    with products.temporarily("bfloat16"):
+    with precision.temporarily("bfloat16"):
         yield
 
 
@@ -66,12 +65,10 @@ def test_a_product_is_exact_but_for_the_rounding_of_its_operands(m, k, n, frozen
 @pytest.mark.usefixtures("bfloat16")
 def test_vectors_are_near_the_reference_and_those_of_float32_stay(model):
     expected, _ = reference.embed(tiny.reference_of(load_bilm(model)[0]), SENTENCES)
-    embedder, half = (
-        ELMoEmbedder(model, device="cpu"),
-        ELMoEmbedder(model, device="cpu", precision="bfloat16"),
-    )
+    embedder = ELMoEmbedder(model, device="cpu")
+    half = ELMoEmbedder(model, device="cpu", precision="bfloat16")
     difference = 0.0
-    for _ in range(2):  # with other weights packed in between
+    for _ in range(2):  # with other weights prepared in between
         assert_close(embedder.encode(SENTENCES), expected)
         for found, one in zip(half.encode(SENTENCES), expected, strict=True):
             difference = max(difference, np.abs(found - one).max(initial=0))
@@ -100,19 +97,19 @@ def train_a_step(weight):
     weight.stop_gradient = True
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("chosen", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
     "change", [zero_some_columns, set_one_element, swap_two_rows, train_a_step]
 )
 @pytest.mark.parametrize(
     "name", ["forward_lstm.0.recurrent_weight", "token_encoder.highways.0.carry.weight"]
 )
-def test_new_weights_of_a_frozen_model_are_noticed(model, precision, change, name, request):
-    if precision == "bfloat16":
+def test_new_weights_of_a_frozen_model_are_noticed(model, chosen, change, name, request):
+    if chosen == "bfloat16":
         request.getfixturevalue("bfloat16")
     bilm, vocabulary = load_bilm(model)
-    layer = ELMo((bilm, vocabulary), layers="top", dropout=0, precision=precision)
-    embedder = ELMoEmbedder(model, device="cpu", layers="top", precision=precision)
+    layer = ELMo((bilm, vocabulary), layers="top", dropout=0, precision=chosen)
+    embedder = ELMoEmbedder(model, device="cpu", layers="top", precision=chosen)
     layer.eval()
     sentences = SENTENCES * 4
     before = layer(sentences)[0][0].numpy(), np.concatenate(embedder.encode(sentences))
@@ -120,9 +117,9 @@ def test_new_weights_of_a_frozen_model_are_noticed(model, precision, change, nam
         change(dict(network.named_parameters())[name])
     after = layer(sentences)[0][0].numpy(), np.concatenate(embedder.encode(sentences))
     fresh = make_bilm(bilm.config, weights_of(bilm)), vocabulary
-    layer = ELMo(fresh, layers="top", dropout=0, precision=precision)
+    layer = ELMo(fresh, layers="top", dropout=0, precision=chosen)
     layer.eval()
-    embedder = ELMoEmbedder(fresh, device="cpu", layers="top", precision=precision)
+    embedder = ELMoEmbedder(fresh, device="cpu", layers="top", precision=chosen)
     np.testing.assert_array_equal(after[0], layer(sentences)[0][0].numpy())
     np.testing.assert_array_equal(after[1], np.concatenate(embedder.encode(sentences)))
     assert all(np.abs(new - old).max() > 1e-4 for new, old in zip(after, before, strict=True))
@@ -143,11 +140,11 @@ def test_a_frozen_layer_that_was_used_can_be_copied_and_saved(model, tmp_path):
 @pytest.mark.usefixtures("bfloat16")
 def test_a_layer_that_is_trained_learns_through_bfloat16(model):
     gradients = {}
-    for precision in ("float32", "bfloat16"):
-        layer = ELMo(load_bilm(model), layers="top", trainable=True, dropout=0, precision=precision)
-        with products.temporarily("float32"):  # what counts is the forward pass
+    for chosen in ("float32", "bfloat16"):
+        layer = ELMo(load_bilm(model), layers="top", trainable=True, dropout=0, precision=chosen)
+        with precision.temporarily("float32"):  # what counts is the forward pass
             (layer(SENTENCES)[0][0] ** 2).mean().backward()
-        gradients[precision] = np.concatenate(
+        gradients[chosen] = np.concatenate(
             [weight.grad.numpy().ravel() for weight in layer.bilm.parameters()]
         )
     error = np.linalg.norm(gradients["bfloat16"] - gradients["float32"]) / np.linalg.norm(

@@ -1,4 +1,6 @@
-"""The optimizers against Paddle's own, whose state they read, and against their formulas in float64."""
+"""The optimizers against Paddle's own, whose state they read, and against their formulas in
+float64.
+"""
 
 from functools import partial
 
@@ -141,7 +143,9 @@ def test_gradients_are_freed_and_weights_without_one_stay():
 @pytest.mark.usefixtures("implementation")
 @pytest.mark.parametrize("kind", ["adagrad", "adam"])
 def test_the_rows_that_a_step_reads_follow_the_formula(kind):
-    """In float64. (Paddle's Adam with lazy_mode takes the powers of the next step for the rows of sparse gradients.)"""
+    """In float64. (Paddle's Adam with lazy_mode takes the powers of the next step for the rows of
+    sparse gradients.)
+    """
     random = np.random.RandomState(0)
     table = paddle.create_parameter([9, 2], "float32")
     weight = table.numpy().astype(np.float64)

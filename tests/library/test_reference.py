@@ -41,7 +41,8 @@ def test_char_ids(token, start):
 
 @pytest.mark.parametrize(("activation", "expected"), [("relu", 0.303), ("tanh", math.tanh(0.303))])
 def test_char_cnn_with_a_filter_of_ones(activation, expected):
-    # Of the neighbours in "ab", 259 98 99 260 261 261 .., 98 + 99 is the smallest sum: negated, the maximum.
+    # Of the neighbours in "ab", 259 98 99 260 261 261 .., 98 + 99 is the smallest sum: negated,
+    # the maximum.
     char_embed = np.zeros((262, 16))
     char_embed[:, 4] = -np.arange(262) / 1000
     cnn = [
@@ -155,7 +156,8 @@ def test_losses_by_hand():
     h = np.array([1.0])  # the logits are 1, 1, 0.5
     full = math.log(2 * math.e + math.exp(0.5)) - 0.5
     assert ref.full_softmax_loss(h, softmax, 2) == pytest.approx(full)
-    # Corrected logits: target 2: 0.5 - log 0.25; candidate 0: 1 - log 0.5; candidate 2 is the target.
+    # Corrected logits: target 2: 0.5 - log 0.25; candidate 0: 1 - log 0.5; candidate 2 is the
+    # target.
     expected = np.array([0.5, 0.4, 0.25])
     target, other = math.exp(0.5) / 0.25, math.exp(1.0) / 0.5
     assert ref.sampled_softmax_loss(h, softmax, 2, [0, 2], expected) == pytest.approx(

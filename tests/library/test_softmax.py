@@ -61,7 +61,9 @@ def test_all_words_are_candidates_if_none_or_too_many_are_requested(n):
 
 @once
 def test_candidates_come_as_often_as_expected():
-    """Over 4,000 draws of 10 words, each word's count is its expected count, within 5 standard errors."""
+    """Over 4,000 draws of 10 words, each word's count is its expected count, within 5 standard
+    errors.
+    """
     draws = 4000
     counts, expected = np.zeros(V), np.zeros(V)
     random = generator()
@@ -70,7 +72,8 @@ def test_candidates_come_as_often_as_expected():
         counts[candidates.ids] += 1
         expected += reference.expected_count(reference.log_uniform(V), candidates.tries)
     error = np.sqrt(expected * (1 - expected / draws))
-    # given the number of tries the expected count is an approximation, as in TensorFlow: 3 % beside the noise
+    # given the number of tries the expected count is an approximation, as in TensorFlow: 3 % beside
+    # the noise
     assert (np.abs(counts - expected) < 5 * error + 0.03 * expected).all()
 
 
@@ -117,10 +120,11 @@ def test_with_all_candidates_the_loss_is_the_full_softmax():
 
 
 def test_the_sampled_gradient_is_unbiased_within_the_error_of_100_draws():
-    """The mean gradient of 100 draws of 1,000 of 2,000 words equals the full one within 5 standard errors.
+    """The mean gradient of 100 draws of 1,000 of 2,000 words equals the full one within 5 standard
+    errors.
 
-    The logits are small: a sampled softmax has a bias from the variance of the sum under its logarithm, which only
-    then lies below the error of so many draws.
+    The logits are small: a sampled softmax has a bias from the variance of the sum under its
+    logarithm, which only then lies below the error of so many draws.
     """
     vocab_size, draws = 2000, 100
     softmax, h, targets = random_softmax(vocab_size, spread=0.3)
@@ -141,7 +145,9 @@ def test_the_sampled_gradient_is_unbiased_within_the_error_of_100_draws():
 
 
 def test_many_predictions_are_the_mean_of_their_parts(monkeypatch):
-    """More predictions than are computed at a time: loss and gradients equal those of the parts, which other tests prove."""
+    """More predictions than are computed at a time: loss and gradients equal those of the parts,
+    which other tests prove.
+    """
     monkeypatch.setattr(module, "LOGITS_PER_SLICE", 20 * 70)
     softmax, _, _ = random_softmax()
     random = np.random.RandomState(1)
@@ -177,7 +183,9 @@ def test_the_gradient_touches_only_what_was_read():
 
 
 def test_many_small_probabilities_are_not_lost_next_to_a_large_one():
-    """In float32 the sum over a large vocabulary, added word by word, would be too small by up to 1e-4."""
+    """In float32 the sum over a large vocabulary, added word by word, would be too small by up to
+    1e-4.
+    """
     vocab_size = 40_000
     softmax, h, targets = random_softmax(vocab_size)
     softmax.weight.set_value(softmax.weight.numpy() / 2)

@@ -15,7 +15,9 @@ SENTENCES = tiny.SENTENCES
 
 @pytest.mark.parametrize("input", ["word", "char+word"])
 def test_any_optimizer_trains_the_word_table(input):
-    """Also of a biLM with a softmax, whose tables would collect row gradients, which nobody would clear."""
+    """Also of a biLM with a softmax, whose tables would collect row gradients, which nobody would
+    clear.
+    """
     bilm = tiny.random_bilm(input=input)
     layer = ELMo((bilm, Vocabulary(tiny.WORDS)), trainable=True)
     table = dict(bilm.token_encoder.named_parameters())[bilm.token_encoder.word_tables[0]]

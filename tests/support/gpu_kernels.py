@@ -15,25 +15,23 @@ from elmo_core.kernels import gpu_lstm
 
 @functools.cache
 def launcher() -> Callable:
-    """A function with the arguments of `nvrtc.Kernels.launch`; skips the test without a C compiler."""
+    """A function with the arguments of `nvrtc.Kernels.launch`.
+
+    Skips the test without a C compiler.
+    """
     compiler = shutil.which("cc") or pytest.skip("no C compiler")
     with tempfile.TemporaryDirectory() as folder:
         built = Path(folder, "kernels.so")
-        command = [
-            compiler,
-            "-O2",
-            "-Wall",
-            "-Werror",
-            "-shared",
-            "-fPIC",
-            gpu_lstm.SOURCE,
-            "-o",
-            built,
-            "-lm",
-        ]
+        flags = ["-O2", "-Wall", "-Werror", "-shared", "-fPIC"]
+        command = [compiler, *flags, gpu_lstm.SOURCE, "-o", built, "-lm"]
         subprocess.run(command, check=True)
         library = ctypes.CDLL(str(built))
-    return lambda name, *arguments: getattr(library, name)(*map(_c_value, arguments))
+
+    def launch(name: str, *arguments) -> None:
+        values = [_c_value(argument) for argument in arguments]
+        getattr(library, name)(*values)
+
+    return launch
 
 
 def _c_value(argument):

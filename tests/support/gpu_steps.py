@@ -1,6 +1,9 @@
-"""A step of training as a GPU would run it: Paddle's operators, and the LSTM's kernels compiled for this processor.
+"""A step of training as a GPU would run it: Paddle's operators, and the LSTM's kernels compiled for
+this processor.
 
-python tests/support/gpu_steps.py pretraining        (with GLOG_vmodule=api=6, Paddle logs the kernels that it chooses)
+python tests/support/gpu_steps.py pretraining
+
+With GLOG_vmodule=api=6, Paddle logs the kernels that it chooses.
 """
 
 import sys
@@ -36,7 +39,8 @@ from elmo_tasks.trainer import make_optimizer
 sys.path.append(str(runs.PROJECT / "benchmarks"))
 import bench
 
-VOCABULARY, CANDIDATES = 20_000, 8192
+VOCABULARY = 20_000
+CANDIDATES = 8192
 
 
 def pretraining() -> Callable[[], None]:
@@ -119,17 +123,17 @@ def parser() -> Callable[[], None]:
 
 
 TASKS = {"tagger": tagger, "classifier": classifier, "reader": reader, "parser": parser}
+# each makes a function that runs a step, and has already run one
 STEPS = {
     "pretraining": pretraining,
     **TASKS,
-}  # each makes a function that runs a step, and has already run one
+}
 
 
 def prepare(name: str, launch: Callable | None, monkeypatch) -> Callable[[], None]:
     """Such a step. launch: runs one of the LSTM's kernels; None: Paddle's operators instead."""
-    paddle_compat.allow_tf32(
-        paddle, True
-    )  # as on a GPU that has it: both directions share each product
+    # as on a GPU that has it: both directions share each product
+    paddle_compat.allow_tf32(paddle, True)
     monkeypatch.setattr(softmax, "LOGITS_PER_SLICE", 16 * softmax.LOGITS_PER_SLICE)
     monkeypatch.setattr(fused, "kernel", lambda: None)
     monkeypatch.setattr(gpu_lstm, "kernels", lambda device, equations: launch)

@@ -1,11 +1,14 @@
-"""ELMo in plain NumPy, float64, one sentence and one step at a time: what the network is tested against.
+"""ELMo in plain NumPy, float64, one sentence and one step at a time: what the network is tested
+against.
 
-Written from Peters et al. 2018 and the semantics of bilm-tf, sharing no code with the network. No dropout.
+Written from Peters et al. 2018 and the semantics of bilm-tf, sharing no code with the network. No
+dropout.
 
-Letters: B rows, T steps of a row, C characters of a token (50), P projection, H cell size, V vocabulary,
-L LSTM layers, D outputs of the char CNN. A batch is a list of rows of different lengths: nothing is padded.
-A row of the "backward" direction is given in the order in which it is run, last token first.
-A state is `{direction: [(h, c) of each layer]}` with h (B, P), the projected output, and c (B, H), the cell.
+Letters: B rows, T steps of a row, C characters of a token (50), P projection, H cell size, V
+vocabulary, L LSTM layers, D outputs of the char CNN. A batch is a list of rows of different
+lengths: nothing is padded. A row of the "backward" direction is given in the order in which it is
+run, last token first. A state is `{direction: [(h, c) of each layer]}` with h (B, P), the projected
+output, and c (B, H), the cell.
 """
 
 import json
@@ -23,8 +26,9 @@ BOS, EOS, UNK = "<S>", "</S>", "<UNK>"
 class Parameters:
     """All weights in bilm-tf's orientation (inputs along the first axis), in float64.
 
-    A layer of `lstm` is a dict of W_x (P, 4H), W_h (P, 4H), B (4H,) and W_P (H, P); the 4H columns are the
-    gates i, j, f, o. One of `highways` is a dict of W_transform, W_carry (D, D), b_transform, b_carry (D,).
+    A layer of `lstm` is a dict of W_x (P, 4H), W_h (P, 4H), B (4H,) and W_P (H, P); the 4H columns
+    are the gates i, j, f, o. One of `highways` is a dict of W_transform, W_carry (D, D),
+    b_transform, b_carry (D,).
     """
 
     lstm: dict  # {direction: [layer, ...]}
@@ -57,9 +61,11 @@ def relu(x):
 
 
 def char_ids(token: str, max_chars: int = 50) -> np.ndarray:
-    """(C,) character ids of one token, each plus one: begin of word, UTF-8 bytes, end of word, padding.
+    """(C,) character ids of one token, each plus one: begin of word, UTF-8 bytes, end of word,
+    padding.
 
-    What has no UTF-8 (a lone surrogate) is left out; bytes after C - 2 are cut, even inside a letter.
+    What has no UTF-8 (a lone surrogate) is left out; bytes after C - 2 are cut, even inside a
+    letter.
     """
     bos_char, eos_char, bow_char, eow_char, pad_char = 256, 257, 258, 259, 260
     if token == BOS:
@@ -87,13 +93,18 @@ def char_cnn(parameters: Parameters, ids: np.ndarray) -> np.ndarray:
 
 
 def highway(x: np.ndarray, layer: dict) -> np.ndarray:
-    """(D,) -> (D,). The gate called "carry" lets the transformed vector through, its complement the input."""
+    """(D,) -> (D,).
+
+    The gate called "carry" lets the transformed vector through, its complement the input.
+    """
     g = sigmoid(x @ layer["W_carry"] + layer["b_carry"])
     return g * relu(x @ layer["W_transform"] + layer["b_transform"]) + (1.0 - g) * x
 
 
 def token_vector(parameters: Parameters, token) -> np.ndarray:
-    """(P,) of a token: a string, or its (C,) character ids plus one and its row of the word table, None if not read."""
+    """(P,) of a token: a string, or its (C,) character ids plus one and its row of the word table,
+    None if not read.
+    """
     characters, row = (
         token if isinstance(token, tuple) else (char_ids(token, parameters.max_chars), None)
     )
@@ -121,7 +132,9 @@ def token_vectors(parameters: Parameters, tokens) -> np.ndarray:
 
 
 def layer_of(W_x, W_h, B, W_P, order: str) -> dict:
-    """A layer of `lstm` from weights with this order of gates, from a program that adds no forget bias."""
+    """A layer of `lstm` from weights with this order of gates, from a program that adds no forget
+    bias.
+    """
 
     def sorted_gates(array):
         parts = dict(zip(order, np.split(array.astype(np.float64), 4, axis=-1), strict=True))
@@ -147,7 +160,9 @@ def clip_passes(x, bound):
 
 
 def lstmp_step(x, h, c, layer: dict, cell_clip: float, proj_clip: float) -> dict:
-    """One step of one row from x (P,), h (P,), c (H,): all it computes, the next state as "h" and "c"."""
+    """One step of one row from x (P,), h (P,), c (H,): all it computes, the next state as "h" and
+    "c".
+    """
     assert x.dtype == h.dtype == c.dtype == np.float64
     zi, zj, zf, zo = np.split(x @ layer["W_x"] + h @ layer["W_h"] + layer["B"], 4)  # (H,) each
     i, j, f, o = sigmoid(zi), np.tanh(zj), sigmoid(zf + 1.0), sigmoid(zo)
@@ -160,7 +175,8 @@ def lstmp_step(x, h, c, layer: dict, cell_clip: float, proj_clip: float) -> dict
 
 
 def lstmp(rows: list, h0, c0, layer: dict, cell_clip: float = 0.0, proj_clip: float = 0.0) -> tuple:
-    """Rows [(T_b, P), ...], h0 (B, P), c0 (B, H) -> outputs [(T_b, P), ...], last h (B, P), last c (B, H).
+    """Rows [(T_b, P), ...], h0 (B, P), c0 (B, H) -> outputs [(T_b, P), ...], last h (B, P), last c
+    (B, H).
 
     The state of a row ends with its own last token; states beyond the last row stay as they are.
     """
@@ -180,9 +196,11 @@ def lstmp(rows: list, h0, c0, layer: dict, cell_clip: float = 0.0, proj_clip: fl
 def lstmp_backward(
     rows, h0, c0, layer, cell_clip, proj_clip, d_outputs, d_h_last, d_c_last
 ) -> dict:
-    """Gradients of a scalar, given those by the three results of `lstmp`: d_outputs, d_h_last, d_c_last.
+    """Gradients of a scalar, given those by the three results of `lstmp`: d_outputs, d_h_last,
+    d_c_last.
 
-    Returns "rows" [(T_b, P), ...], "h0" (B, P), "c0" (B, H), and "W_x", "W_h", "B", "W_P" as in the layer.
+    Returns "rows" [(T_b, P), ...], "h0" (B, P), "c0" (B, H), and "W_x", "W_h", "B", "W_P" as in the
+    layer.
     """
     grads = {name: np.zeros_like(layer[name]) for name in ("W_x", "W_h", "B", "W_P")}
     grads |= {
@@ -235,7 +253,8 @@ def start_state(parameters: Parameters, n_rows: int, before: dict | None = None)
 
 
 def run_layers(parameters: Parameters, direction: str, rows: list, state: list) -> tuple:
-    """Token vectors [(T_b, P), ...] -> [outputs of each layer, again rows] and [(h, c) of each layer].
+    """Token vectors [(T_b, P), ...] -> [outputs of each layer, again rows] and [(h, c) of each
+    layer].
 
     A skip connection adds to what a layer gives out, not to the h that it feeds back to itself.
     """
@@ -253,8 +272,9 @@ def run_layers(parameters: Parameters, direction: str, rows: list, state: list) 
 def embed(parameters: Parameters, sentences: list, state: dict | None = None) -> tuple:
     """Sentences of tokens without markers -> [(L + 1, n, 2P), ...] and the state in which they end.
 
-    Both directions run over <S> w1 .. wn </S>; what they give out at the markers is dropped. To carry the
-    state, give the one returned for the batch before: row b starts where the latest row b ended.
+    Both directions run over <S> w1 .. wn </S>; what they give out at the markers is dropped. To
+    carry the state, give the one returned for the batch before: row b starts where the latest row b
+    ended.
     """
     state = start_state(parameters, len(sentences), state)
     rows = [token_vectors(parameters, [BOS, *sentence, EOS]) for sentence in sentences]
@@ -274,8 +294,9 @@ def embed(parameters: Parameters, sentences: list, state: dict | None = None) ->
 def scalar_mix(embeddings: list, s: np.ndarray, gamma: float, layer_norm: bool = False) -> list:
     """[(L + 1, n, 2P), ...], s (L + 1,) -> [(n, 2P), ...]: gamma * sum_j softmax(s)_j h_j.
 
-    The layer norm is bilm-tf's and AllenNLP's: a layer has one mean and one variance, over all tokens and
-    dimensions of the batch. Tokens are those given: bilm-tf's are without the markers, AllenNLP's with them.
+    The layer norm is bilm-tf's and AllenNLP's: a layer has one mean and one variance, over all
+    tokens and dimensions of the batch. Tokens are those given: bilm-tf's are without the markers,
+    AllenNLP's with them.
     """
     weights = np.exp(s) / np.sum(np.exp(s))
     mixed = [np.zeros(embedding.shape[1:]) for embedding in embeddings]
@@ -304,10 +325,11 @@ def full_softmax_loss(h: np.ndarray, softmax: tuple, target: int) -> float:
 def sampled_softmax_loss(
     h: np.ndarray, softmax: tuple, target: int, candidates, expected: np.ndarray
 ) -> float:
-    """The loss among the target and the candidates (S,), class ids; expected (V,) holds the expected counts.
+    """The loss among the target and the candidates (S,), class ids; expected (V,) holds the
+    expected counts.
 
-    As TensorFlow's: from each logit the log of its expected count is subtracted, and a candidate that is the
-    target is left out.
+    As TensorFlow's: from each logit the log of its expected count is subtracted, and a candidate
+    that is the target is left out.
     """
     W, b = softmax
     logits = [W[target] @ h + b[target] - np.log(expected[target])]
@@ -324,18 +346,21 @@ def log_uniform(n_classes: int) -> np.ndarray:
 
 
 def expected_count(p: np.ndarray, n_tries: int) -> np.ndarray:
-    """Probability that a class of probability p is drawn at least once in n_tries: 1 - (1 - p)^n_tries."""
+    """Probability that a class of probability p is drawn at least once in n_tries: 1 - (1 -
+    p)^n_tries.
+    """
     return -np.expm1(n_tries * np.log1p(-p))
 
 
 def direction_loss(
     parameters, direction, inputs, targets, state: list, sampled: tuple | None = None
 ) -> tuple:
-    """Mean loss over all predictions of one direction, and the state [(h, c) of each layer] at the end.
+    """Mean loss over all predictions of one direction, and the state [(h, c) of each layer] at the
+    end.
 
-    inputs are B rows of tokens, each as `token_vector` takes it, targets B rows of as many vocabulary ids,
-    both in the order of running. sampled is `sampled_softmax_loss`'s (candidates, expected), or None for the
-    full softmax.
+    inputs are B rows of tokens, each as `token_vector` takes it, targets B rows of as many
+    vocabulary ids, both in the order of running. sampled is `sampled_softmax_loss`'s (candidates,
+    expected), or None for the full softmax.
     """
     rows = [token_vectors(parameters, row) for row in inputs]
     outputs, state = run_layers(parameters, direction, rows, state)
@@ -352,7 +377,8 @@ def direction_loss(
 def lm_loss(
     parameters, inputs: dict, targets: dict, state: dict | None = None, sampled: dict | None = None
 ) -> tuple:
-    """(forward + backward) / 2 and the state at the end; each dict has `direction_loss`'s, by direction.
+    """(forward + backward) / 2 and the state at the end; each dict has `direction_loss`'s, by
+    direction.
 
     Not multiplied by the number of unrolled steps. Without a state the rows start from zero.
     """
@@ -374,9 +400,11 @@ def assert_close(found, expected, tolerance: float = 1e-5) -> None:
 
 
 def numerical_gradient(f, x: np.ndarray, eps: float = 1e-6, entries=None) -> np.ndarray:
-    """Central differences of the scalar f(x) at the given entries (index tuples; default all); NaN elsewhere.
+    """Central differences of the scalar f(x) at the given entries (index tuples; default all); NaN
+    elsewhere.
 
-    x, float64, is changed in place around each call, so f may also reach it otherwise than by its argument.
+    x, float64, is changed in place around each call, so f may also reach it otherwise than by its
+    argument.
     """
     assert x.dtype == np.float64, "finite differences need float64"
     gradient = np.full(x.shape, np.nan)
@@ -394,7 +422,8 @@ def numerical_gradient(f, x: np.ndarray, eps: float = 1e-6, entries=None) -> np.
 def read_bilm_hdf5(options_path, weights_path, vocabulary: list | None = None) -> Parameters:
     """The parameters in bilm-tf's or AllenNLP's options.json and weights.hdf5.
 
-    Where the file has no char_embed, its `embedding` (V, P) is the word table, `vocabulary` naming its rows.
+    Where the file has no char_embed, its `embedding` (V, P) is the word table, `vocabulary` naming
+    its rows.
     """
     options = json.loads(Path(options_path).read_text(encoding="utf-8"))
     weights = {}
