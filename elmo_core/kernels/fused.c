@@ -23,7 +23,7 @@ typedef struct { /* a matrix of a oneDNN computation, in the role LEFT, RIGHT or
 } argument_t;
 
 typedef struct {
-    /* MKL's functions: one product, and a right-hand side that is packed once for many products */
+    /* MKL's functions: one product, and a right-hand side that is prepared once for many products: MKL packs it */
     void (*product)(int layout, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a, int lda,
                     const float *b, int ldb, float beta, float *c, int ldc);
     float *(*allocate)(int side, int m, int n, int k);
@@ -281,7 +281,7 @@ static void cell_backward(int64_t H, const float *gates, const float *restrict c
    cells (M, H) and gates (M, 4H) are filled for the backward pass, or NULL. The operands gemm_input (n, P or 2P), multiplied
    with `recurrent`, and cell_output (n, H), multiplied with `down`, have n = M rows with cells, else B.
    Checked: batch_sizes are made by `Packing.from_lengths`, B first, never rising. Paddle's
-   `gather` in `BiLM.lstm_layers` has read the vectors of the same indices, or lstmp.py has counted
+   `gather` in `BiLM.lstm_layers` has read the vectors of the same indices, or cpu_lstm.py has counted
    them from 0 to M - 1. */
 void lstmp_forward(int64_t steps, const int64_t *batch_sizes, int64_t P, int64_t H, const float *gate_inputs,
                    const int64_t *indices, const float *x, const rhs_t *recurrent, const rhs_t *down, float cell_clip,
