@@ -32,7 +32,10 @@ from elmo_core.text.vocabulary import SPECIAL_TOKENS
 
 
 class TextVectors(NamedTuple):
-    """A text's tokens, their begins and ends in it (n, 2), in characters, and their vectors; or a single one, if pooled."""
+    """A text's tokens, their begins and ends in it (n, 2), in characters, and their vectors.
+
+    If they are pooled, there is a single vector.
+    """
 
     tokens: list[str]
     offsets: np.ndarray
@@ -47,23 +50,25 @@ def encode_texts(
 ) -> list[TextVectors]:
     """Split raw texts into sentences of tokens and encode these.
 
-    lang: en, zh, characters, any, none (split at white space), or auto: recognised by the texts and the model's
-    vocabulary. user_dict: words for jieba, a file or a list of its lines.
+    lang: en, zh, characters, any, none (split at white space), or auto: recognised by the texts and
+    the model's vocabulary. user_dict: words for jieba, a file or a list of its lines.
     """
     texts = check_texts(texts)
     check_option("lang", lang, CHOICES)
     tokeniser = make_tokeniser(lang, texts, embedder.words, user_dict)
     split = [tokeniser.sentences(text) or [[]] for text in texts]
-    arrays, result = iter(embedder.encode(list(itertools.chain.from_iterable(split)))), []
+    arrays = iter(embedder.encode(list(itertools.chain.from_iterable(split))))
+    result = []
     for text, sentences in zip(texts, split, strict=True):
         tokens = list(itertools.chain.from_iterable(sentences))
-        vectors = list(itertools.islice(arrays, len(sentences)))
+        of_sentences = list(itertools.islice(arrays, len(sentences)))
         if embedder.pool == "mean":
-            vectors = np.average(
-                vectors, 0, [max(1, len(sentence)) for sentence in sentences]
-            ).astype(embedder.dtype)
+            n_tokens = [max(1, len(sentence)) for sentence in sentences]
+            vectors = np.average(of_sentences, axis=0, weights=n_tokens).astype(embedder.dtype)
+        elif embedder.pool == "max":
+            vectors = np.max(of_sentences, axis=0)
         else:
-            vectors = np.max(vectors, 0) if embedder.pool else np.concatenate(vectors, -2)
+            vectors = np.concatenate(of_sentences, axis=-2)
         result.append(TextVectors(tokens, token_offsets(tokens, text), vectors))
     return result
 
@@ -73,8 +78,8 @@ def substitutes(
 ) -> list[tuple[str, float]]:
     """The k vocabulary words that best fit a position in a sentence, with scores, best first.
 
-    position: from 0; the word there is not read. A score is the sum of two log-probabilities: forward, given the words
-    before it, and backward, given those after it.
+    position: from 0; the word there is not read. A score is the sum of two log-probabilities:
+    forward, given the words before it, and backward, given those after it.
     """
     sentence = check_sentence(sentence, 0)
     if not sentence:
@@ -89,23 +94,23 @@ def substitutes(
         encoded, _ = run_sentences(
             embedder.bilm, vectors, index=index, lengths=lengths, choice=layer
         )
-        steps = position, len(sentence) - 1 - position  # words that each direction has read
-        h = paddle.stack(
-            [side[step] for side, step in zip(encoded.layers[0], steps, strict=True)]
-        )  # (2, P)
+        forward, backward = encoded.layers[0]
+        words_before = position
+        words_after = len(sentence) - 1 - position
+        h = paddle.stack([forward[words_before], backward[words_after]])  # (2, P)
         scores = softmax.all_log_probabilities(h).sum(axis=0)  # (V,)
-    order = [
-        word for word in np.argsort(-scores, kind="stable").tolist() if word >= len(SPECIAL_TOKENS)
-    ]
+    order = np.argsort(-scores, kind="stable").tolist()
+    order = [word for word in order if word >= len(SPECIAL_TOKENS)]
     return [(vocabulary[word], float(scores[word])) for word in order[:k]]
 
 
 def surprisal(embedder, sentences: Sequence[Sequence[str]]) -> list[Surprisals]:
-    """Return, per sentence, a `TokenSurprisal` for each token and one for the end: minus the log2 of its probability.
+    """Return, per sentence, a `TokenSurprisal` for each token and one for the end.
 
-    A word outside the vocabulary has that of `<UNK>`, which stands for all of them:
-    its record's `in_vocabulary` is false, and `total(unknown=False)` omits it from a sentence's sum.
-    With carry_state=True the sentences are read as one text, as in pretraining, whatever the batch size.
+    A surprisal is minus the log2 of a probability. A word outside the vocabulary has that of
+    `<UNK>`, which stands for all of them: its record's `in_vocabulary` is false, and
+    `total(unknown=False)` omits it from a sentence's sum. With carry_state=True the sentences are
+    read as one text, as in pretraining, whatever the batch size.
     """
     sentences = check_sentences(sentences)
     records = embedder.iter_surprisal(sentences)
@@ -121,46 +126,57 @@ def iter_surprisal(embedder, sentences: Iterable[Sequence[str]]) -> Iterator[Sur
 
     carry = embedder.carry_state
     reading = Reading(
-        _one_layer(embedder.config.n_layers), results, carry, rows=int(carry), tf32=False
+        choice=_one_layer(embedder.config.n_layers),
+        results=results,
+        carry_state=carry,
+        rows=1 if carry else 0,  # a single stream, whatever the batch size
+        tf32=False,
     )
-    return restore_order(
-        embedder.read(checked(sentences), reading, embedder.token_table, embedder.device)
+    batches = embedder.read(
+        sentences=checked(sentences),
+        reading=reading,
+        table=embedder.token_table,
+        device=embedder.device,
     )
+    return restore_order(batches)
 
 
 def compare(
     embedder, good: Sequence[Sequence[str]], bad: Sequence[Sequence[str]]
 ) -> list[Comparison]:
-    """Compare sentences, each with a worse one: the surprisal of the worse minus that of the better."""
+    """Compare sentences, each with a worse one: its surprisal minus that of the better."""
     if embedder.carry_state:
         raise UserError(
             "compare reads each sentence by itself. Expected an embedder with carry_state=False."
         )
-    good, bad = check_sentences(good), check_sentences(bad)
+    good = check_sentences(good)
+    bad = check_sentences(bad)
     if len(good) != len(bad):
         raise UserError(
             f"compare: found {len(good):,} good and {len(bad):,} bad sentences, expected as many."
         )
-    records = embedder.iter_surprisal(itertools.chain.from_iterable(zip(good, bad, strict=True)))
+    alternating = itertools.chain.from_iterable(zip(good, bad, strict=True))
+    records = embedder.iter_surprisal(alternating)
     pairs = zip(records, records, strict=True)  # each takes two: a good sentence's and a bad one's
-    return list(
-        itertools.starmap(difference, bar(pairs, embedder.progress, total=len(good), unit=" pairs"))
-    )
+    pairs = bar(pairs, embedder.progress, total=len(good), unit=" pairs")
+    return [difference(better, worse) for better, worse in pairs]
 
 
 def most_similar(
     embedder, word: str, topn: int = 10, words: Sequence[str] | None = None
 ) -> list[tuple[str, float]]:
-    """The words nearest to a word by the cosine of their context-free vectors, as in gensim, nearest first.
+    """The words nearest to a word by the cosine of their context-free vectors, nearest first.
 
-    words: to choose from; default the model's vocabulary. Words outside it: by their characters; of a word model, left out.
+    As in gensim. words: to choose from; default the model's vocabulary. Words outside it are
+    compared by their characters; a model of words leaves them out.
     """
     check_number("topn", topn, 1, integer=True)
     words = embedder.words if words is None else words
     check_sentences([[word], words])
     if not len(words):
         raise UserError(
-            "most_similar: no words to choose from, and no vocabulary of the model. Expected `words`."
+            "most_similar: no words to choose from, and no vocabulary of the model. "
+            "Expected `words`."
         )
     if embedder.words and word not in set(embedder.words):
         if not embedder.config.reads_characters:
@@ -168,15 +184,18 @@ def most_similar(
                 f"most_similar: {word!r:.60} is not in the model's vocabulary, and has no vector."
             )
         log.warning(
-            f"most_similar: {word!r:.60} is not in the model's vocabulary. It is compared by its characters."
+            f"most_similar: {word!r:.60} is not in the model's vocabulary. "
+            f"It is compared by its characters."
         )
-    known = None if embedder.config.reads_characters else embedder.vocabulary
-    words = [
-        word,
-        *(x for x in dict.fromkeys(words) if x != word and (known is None or x in known)),
-    ]
-    vectors, allowed = unit(embedder.encode_tokens(words)), np.arange(len(words)) > 0
-    return [(words[row], cosine) for row, cosine in nearest(vectors, vectors[0], allowed, topn)]
+    candidates = list(dict.fromkeys(words))
+    if not embedder.config.reads_characters:
+        candidates = [candidate for candidate in candidates if candidate in embedder.vocabulary]
+    others = [candidate for candidate in candidates if candidate != word]
+    compared = [word, *others]
+    vectors = unit(embedder.encode_tokens(compared))
+    is_other = np.arange(len(compared)) > 0
+    found = nearest(vectors, query=vectors[0], allowed=is_other, n=topn)
+    return [(compared[row], cosine) for row, cosine in found]
 
 
 def _one_layer(layer: int) -> LayerChoice:

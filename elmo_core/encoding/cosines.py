@@ -5,15 +5,17 @@ import numpy as np
 
 def unit(vectors: np.ndarray) -> np.ndarray:
     """Normalise vectors to length 1, so that dot products are cosines."""
-    return vectors / np.maximum(
-        np.linalg.norm(vectors, axis=-1, keepdims=True), np.finfo(np.float32).tiny
-    )
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.maximum(norms, np.finfo(np.float32).tiny)
 
 
 def nearest(
     vectors: np.ndarray, query: np.ndarray, allowed: np.ndarray, n: int
 ) -> list[tuple[int, float]]:
-    """Return the n nearest of the allowed (N,) vectors (N, D) to a vector (D,), all of length 1: indices and cosines."""
+    """Return the indices and cosines of the n vectors that are nearest to a query (D,).
+
+    vectors: (N, D), of length 1, like the query. allowed: (N,), which of them may be returned.
+    """
     cosines = np.where(allowed, vectors @ query, -np.inf)
     order = np.argsort(-cosines, kind="stable")[: min(n, allowed.sum())]
     return [(k, float(cosines[k])) for k in order.tolist()]

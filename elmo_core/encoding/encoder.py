@@ -86,7 +86,10 @@ class Encoder:
 
     @property
     def oov_share(self) -> float:
-        """Return the fraction of the tokens so far that are outside the table of words; 0 for models without one."""
+        """Return the fraction of the tokens so far that are outside the table of words.
+
+        It is 0 for models without such a table.
+        """
         return self._oov_counter.unknown / max(1, self._oov_counter.total)
 
     def read(
@@ -97,7 +100,10 @@ class Encoder:
         device: str,
         window: float | None = None,
     ) -> Iterator[tuple[np.ndarray, list[Any]]]:
-        """Yield, batch by batch, the positions of sentences and what is read of them. window: see `sentence_batches`."""
+        """Encode sentences, and yield per batch their positions and the results that are asked for.
+
+        window: see `sentence_batches`.
+        """
         table.refresh()
         state = None
         n = reading.rows or self.batch_size

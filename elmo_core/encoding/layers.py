@@ -1,4 +1,4 @@
-"""The layers of a biLM that are returned: how they are chosen, and what a batch of them is returned as.
+"""The layers of a biLM that are returned: their choice, and the form in which a batch is returned.
 
 Shapes: B rows, T steps, P projection size, M = sum of all row lengths.
 """
@@ -20,7 +20,11 @@ INDICES = re.compile(r"-?[0-9]{1,3}(,-?[0-9]{1,3})*")
 
 @dataclass(frozen=True)
 class LayerChoice:
-    """The layers that are returned, and how: "each", "concat", "mix" (trained weights) or "sum" (fixed weights)."""
+    """The layers that are returned, and how.
+
+    how: "each", "concat", "sum" with fixed weights, as for one layer or the average, or "mix", with
+    weights that a task trains.
+    """
 
     how: str
     indices: list[int]
@@ -40,13 +44,12 @@ class LayerChoice:
         """Return the chosen layers of the biLM, each (forward, backward), or their sum."""
         if self.how != "sum":
             return [layers[index] for index in self.indices]
-        pairs = [(self.weights[index], layers[index]) for index in self.indices] or [
-            (0.0, layers[0])
-        ]  # all weights 0
-        terms = [
-            [side if weight == 1 else side * weight for side in layer] for weight, layer in pairs
-        ]
-        return [[sum(sides[1:], sides[0]) for sides in zip(*terms, strict=True)]]
+        indices = self.indices or [0]  # of zeros, if all weights are 0
+        sums = []
+        for direction in (0, 1):
+            terms = [_scaled(layers[index][direction], self.weights[index]) for index in indices]
+            sums.append(sum(terms[1:], terms[0]))
+        return [sums]
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,10 @@ class Reading:
     """How sentences are read, and what is made of them."""
 
     choice: LayerChoice
-    results: Callable[
-        ["EncodedBatch", Sequence[Sequence[str]]], Iterable
-    ]  # of a batch: one per sentence
-    carry_state: bool = (
-        False  # each row starts from the final state of the same row in the batch before
-    )
+    # Of a batch and its sentences: one per sentence.
+    results: Callable[["EncodedBatch", Sequence[Sequence[str]]], Iterable]
+    # Each row starts from the final state of the same row in the batch before.
+    carry_state: bool = False
     rows: int = 0  # sentences in a batch; 0: the batch size
     read_final_marker: bool = False  # by each direction, which in pretraining only predicts it
     tf32: bool = True  # on GPUs that have it; False: full float32, for scores
@@ -74,15 +75,20 @@ class EncodedBatch:
     n_tokens: np.ndarray  # (B,)
 
     def tensors(self, pooled: bool) -> tuple[list[paddle.Tensor], paddle.Tensor]:
-        """Return each layer (B, T, 2P), zero at padding, or its means (B, 2P), and the mask (B, T)."""
-        *indices, mask = self.packing.token_indices(self.n_tokens)
+        """Return the layers (B, T, 2P), 0 at padding, or their means (B, 2P); and the mask (B, T)."""
+        forward_indices, backward_indices, mask = self.packing.token_indices(self.n_tokens)
+        n_rows, n_steps = mask.shape
         mask = to_tensor(mask).astype(self.layers[0][0].dtype)
-        indices, layers = [to_tensor(index.ravel()) for index in indices], []
-        for pair in self.layers:
-            layer = paddle.concat(
-                [paddle.gather(x, index) for x, index in zip(pair, indices, strict=True)], axis=1
-            )
-            layers.append(layer.reshape([*mask.shape, -1]) * mask.unsqueeze(-1))
+        forward_indices = to_tensor(forward_indices.ravel())
+        backward_indices = to_tensor(backward_indices.ravel())
+        layers = []
+        for forward, backward in self.layers:
+            halves = [
+                paddle.gather(forward, forward_indices),
+                paddle.gather(backward, backward_indices),
+            ]
+            layer = paddle.concat(halves, axis=1)  # (B * T, 2P)
+            layers.append(layer.reshape([n_rows, n_steps, -1]) * mask.unsqueeze(-1))
         if pooled:
             layers = [
                 layer.sum(axis=1) / mask.sum(axis=1, keepdim=True).clip(1) for layer in layers
@@ -92,25 +98,45 @@ class EncodedBatch:
     def arrays(self, dtype: str, pool: str | None) -> list[np.ndarray]:
         """Return each sentence's array (layers, n, 2P), with n = 1 if pooled."""
         forward, backward, _ = self.packing.token_indices(self.n_tokens)
-        layers = [[paddle_compat.to_array(side) for side in pair] for pair in self.layers]
-        arrays, half = [], layers[0][0].shape[1]
+        layers = [
+            (paddle_compat.to_array(left), paddle_compat.to_array(right))
+            for left, right in self.layers
+        ]
+        half = layers[0][0].shape[1]
+        arrays = []
         for row, n in enumerate(self.n_tokens.tolist()):
             array = np.empty((len(layers), n, 2 * half), np.float32 if pool else dtype)
             for layer, (left, right) in zip(array, layers, strict=True):
                 layer[:, :half] = left[forward[row, :n]]
                 layer[:, half:] = right[backward[row, :n]]
-            if pool:  # zeros without tokens
-                array = (getattr(array, pool) if n else array.sum)(axis=1, keepdims=True).astype(
-                    dtype, copy=False
-                )
+            if pool:
+                array = _pooled(array, pool).astype(dtype, copy=False)
             arrays.append(array)
         return arrays
 
 
-def layer_choice(layers: Layers, n_layers: int, allowed: Sequence[str]) -> LayerChoice:
-    """Parse all | concat | mix | average | top | a number | "0,1" | [0, 1] | "concat:0,1" | "mix:0,1" | weights of a sum.
+def _scaled(layer: paddle.Tensor, weight: float) -> paddle.Tensor:
+    return layer if weight == 1 else layer * weight
 
-    Negative numbers count from the top layer, -1. allowed: values of LayerChoice.how.
+
+def _pooled(vectors: np.ndarray, pool: str) -> np.ndarray:
+    """Return the mean or the maximum of the tokens' vectors (layers, n, 2P): (layers, 1, 2P).
+
+    Without tokens, it is zeros.
+    """
+    if not vectors.shape[1]:
+        return vectors.sum(axis=1, keepdims=True)
+    if pool == "mean":
+        return vectors.mean(axis=1, keepdims=True)
+    return vectors.max(axis=1, keepdims=True)
+
+
+def layer_choice(layers: Layers, n_layers: int, allowed: Sequence[str]) -> LayerChoice:
+    """Parse a choice of layers.
+
+    Forms: all | concat | mix | average | top | a number | "0,1" | [0, 1] | "concat:0,1" | "mix:0,1"
+    | weights of a sum, one per layer. Negative numbers count from the top layer, -1.
+    allowed: values of LayerChoice.how.
     """
     choice = _parse(layers, n_layers)
     if choice and choice.how in allowed:
@@ -126,7 +152,8 @@ def layer_choice(layers: Layers, n_layers: int, allowed: Sequence[str]) -> Layer
             f"{n_layers} weights with decimal points, as in {[1.0] + [0.0] * (n_layers - 1)}"
         )
     raise UserError(
-        f"layers={layers!r:.99}: expected {', '.join(expected)}, 'average', 'top', or 0 to {n_layers - 1}."
+        f"layers={layers!r:.99}: expected {', '.join(expected)}, 'average', 'top', "
+        f"or 0 to {n_layers - 1}."
     )
 
 
@@ -138,7 +165,7 @@ def _parse(layers: Layers, n_layers: int) -> LayerChoice | None:
         return _chosen("one", [int(layers)], n_layers)
     if not isinstance(layers, list | tuple | np.ndarray) or not len(layers):
         return None
-    if all(map(_is_whole, layers)):
+    if all(_is_whole(index) for index in layers):
         return _chosen("each", [int(index) for index in layers], n_layers)
     are_numbers = all(
         isinstance(weight, int | float | np.floating) and np.isfinite(weight) for weight in layers
@@ -167,8 +194,9 @@ def _parse_text(text: str, n_layers: int) -> LayerChoice | None:
 
 
 def _chosen(how: str, indices: list[int], n_layers: int) -> LayerChoice | None:
-    """Return a choice of layers, -1 for the top; None if one is missing, or named twice, as in [1, 0, 0],
-    where weights may be meant.
+    """Return a choice of layers, -1 for the top; None if one does not exist or is named twice.
+
+    It is in [1, 0, 0], where weights may be meant.
     """
     indices = [index + n_layers if index < 0 else index for index in indices]
     are_there = all(0 <= index < n_layers for index in indices)

@@ -23,8 +23,9 @@ if TYPE_CHECKING:  # the --help of run_eval.py does not wait for Paddle
 class TokenSurprisal(NamedTuple):
     """A token's surprisal given the words before it (forward) and given those after it (backward).
 
-    Entropy: of the prediction, the surprisal to be expected. Rank: 1 if the token is the likeliest word.
-    in_vocabulary: if false, the token was predicted as `<UNK>`, whose probability is that of all unknown words together.
+    Entropy: of the prediction, the surprisal to be expected. Rank: 1 if the token is the likeliest
+    word. in_vocabulary: if false, the token was predicted as `<UNK>`, whose probability is that of
+    all unknown words together.
     """
 
     token: str
@@ -41,14 +42,18 @@ class Surprisals(list[TokenSurprisal]):
     """The tokens of a sentence, then its end: `</S>` forward, `<S>` backward."""
 
     def total(self, unknown: bool = True) -> tuple[float, float]:
-        """Sums of the surprisals, forward and backward; without words outside the vocabulary if `unknown` is false."""
+        """Sums of the surprisals, forward and backward.
+
+        If `unknown` is false, words outside the vocabulary are left out.
+        """
         chosen = [record for record in self if unknown or record.in_vocabulary]
         return sum(record.forward for record in chosen), sum(record.backward for record in chosen)
 
 
 class Comparison(NamedTuple):
-    """The surprisal of a worse sentence minus that of a better one, in bits: positive if the model prefers the better.
+    """The surprisal of a worse sentence minus that of a better one, in bits.
 
+    It is positive if the model prefers the better one.
     in_vocabulary: whether all words of both are.
     """
 
@@ -59,11 +64,17 @@ class Comparison(NamedTuple):
 
 
 def difference(good: Surprisals, bad: Surprisals) -> Comparison:
-    forward, backward = (
-        worse - better for worse, better in zip(bad.total(), good.total(), strict=True)
+    """Compare the surprisal of two sentences."""
+    good_forward, good_backward = good.total()
+    bad_forward, bad_backward = bad.total()
+    forward = bad_forward - good_forward
+    backward = bad_backward - good_backward
+    return Comparison(
+        forward=forward,
+        backward=backward,
+        both=forward + backward,
+        in_vocabulary=all(record.in_vocabulary for record in good + bad),
     )
-    known = all(record.in_vocabulary for record in [*good, *bad])
-    return Comparison(forward, backward, forward + backward, known)
 
 
 def surprisals(
@@ -75,36 +86,62 @@ def surprisals(
 ) -> list[Surprisals]:
     """The surprisals of a batch in bits.
 
-    outputs: the top layer's, forward and backward (M, P), packed. A row's step k predicts its word k + 1.
+    outputs: the top layer's, forward and backward (M, P), packed. A row's step k predicts its word
+    k + 1, counted from where the direction starts.
     """
-    words = [vocabulary.ids(sentence) for sentence in sentences]
-    targets = np.zeros((2, len(words), len(packing.batch_sizes)), np.int64)  # (2, B, T)
-    begin, end = SPECIAL_TOKENS.index(BOS), SPECIAL_TOKENS.index(EOS)
-    for row, ids in enumerate(words):
-        targets[:, row, : len(ids) + 1] = [*ids, end], [*ids[::-1], begin]
-    at = packing.row, packing.step
-    values = np.zeros(
-        (2, 3, *targets.shape[1:])
-    )  # [direction, surprisal | entropy | rank, row, step]
-    tasks = [
-        partial(softmax.predictions, h, ids[at]) for h, ids in zip(outputs, targets, strict=True)
-    ]
-    for direction, found in zip(values, run_in_parallel(tasks), strict=True):
-        direction[(slice(None), *at)] = found
-    values[:, :2] /= math.log(2)
-    result = []
-    for row, (sentence, ids) in enumerate(zip(sentences, words, strict=True)):
+    word_ids = [vocabulary.ids(sentence) for sentence in sentences]
+    n_rows = len(sentences)
+    n_steps = len(packing.batch_sizes)
+    targets = np.zeros((2, n_rows, n_steps), np.int64)  # (2, B, T)
+    for row, ids in enumerate(word_ids):
         n = len(ids)
-        backward_steps = [*range(n - 1, -1, -1), n]  # by position in the sentence
-        forward, backward = (
-            values[0, :, row, : n + 1],
-            values[1, :, row][:, backward_steps],
-        )  # (3, n + 1)
-        columns = [
-            column.tolist() for pair in zip(forward, backward, strict=True) for column in pair
-        ]
-        ranks = [list(map(int, column)) for column in columns[4:]]
-        known = [*(ids != UNK_ID).tolist(), True]
-        rows = zip([*sentence, EOS], *columns[:4], *ranks, known, strict=True)
-        result.append(Surprisals(map(TokenSurprisal._make, rows)))
+        targets[0, row, :n] = ids
+        targets[0, row, n] = SPECIAL_TOKENS.index(EOS)
+        targets[1, row, :n] = ids[::-1]
+        targets[1, row, n] = SPECIAL_TOKENS.index(BOS)
+    tasks = [
+        partial(softmax.predictions, h, ids[packing.row, packing.step])
+        for h, ids in zip(outputs, targets, strict=True)
+    ]
+    values = np.zeros((2, 3, n_rows, n_steps))  # [direction, surprisal | entropy | rank, row, step]
+    for direction, found in zip(values, run_in_parallel(tasks), strict=True):
+        direction[:, packing.row, packing.step] = found
+    values[:, :2] /= math.log(2)  # nats to bits
+    result = []
+    for row, (sentence, ids) in enumerate(zip(sentences, word_ids, strict=True)):
+        n = len(ids)
+        backward_steps = np.append(np.arange(n)[::-1], n)  # by position in the sentence
+        result.append(
+            _records(
+                tokens=[*sentence, EOS],
+                forward=values[0, :, row, : n + 1],
+                backward=values[1, :, row][:, backward_steps],
+                in_vocabulary=np.append(ids != UNK_ID, True),
+            )
+        )
     return result
+
+
+def _records(
+    tokens: list[str], forward: np.ndarray, backward: np.ndarray, in_vocabulary: np.ndarray
+) -> Surprisals:
+    """Return the records of a sentence's n tokens and its end.
+
+    forward, backward: surprisals, entropies and ranks (3, n + 1). in_vocabulary: (n + 1,).
+    """
+    forward_surprisals, forward_entropies, forward_ranks = forward.tolist()
+    backward_surprisals, backward_entropies, backward_ranks = backward.tolist()
+    known = in_vocabulary.tolist()
+    return Surprisals(
+        TokenSurprisal(
+            token=token,
+            forward=forward_surprisals[k],
+            backward=backward_surprisals[k],
+            forward_entropy=forward_entropies[k],
+            backward_entropy=backward_entropies[k],
+            forward_rank=int(forward_ranks[k]),
+            backward_rank=int(backward_ranks[k]),
+            in_vocabulary=known[k],
+        )
+        for k, token in enumerate(tokens)
+    )

@@ -161,8 +161,8 @@ LOSSES = [
     Mutant(
         name="substitutes-of-the-backward-direction",
         file="elmo_core/encoding/answers.py",
-        old="steps = position, len(sentence) - 1 - position",
-        new="steps = position, position",
+        old="words_after = len(sentence) - 1 - position",
+        new="words_after = position",
         tests="tests/library/test_answers.py::test_substitutes_equal_the_reference",
     ),
     Mutant(
@@ -175,8 +175,8 @@ LOSSES = [
     Mutant(
         name="surprisal-of-the-backward-direction",
         file="elmo_core/encoding/surprisal.py",
-        old="backward_steps = [*range(n - 1, -1, -1), n]",
-        new="backward_steps = [*range(n), n]",
+        old="backward_steps = np.append(np.arange(n)[::-1], n)",
+        new="backward_steps = np.append(np.arange(n), n)",
         tests="tests/library/test_surprisal.py",
     ),
     Mutant(
@@ -521,8 +521,8 @@ LAYERS = [
     Mutant(
         name="layers-weights-of-a-sum",
         file="elmo_core/encoding/layers.py",
-        old="side if weight == 1 else side * weight",
-        new="side",
+        old="return layer if weight == 1 else layer * weight",
+        new="return layer",
         tests="tests/library/test_layers.py::test_layers_and_pooling",
     ),
     Mutant(
