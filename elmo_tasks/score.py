@@ -23,9 +23,9 @@ class Score(ABC):
     def to_dict(self) -> dict[str, Any]:
         """All figures by name, as plain values for JSON."""
 
-    @abstractmethod
     def table(self) -> str:
-        """The figures in detail, as lines of text."""
+        """The figures in detail, as lines of text; "" if there are no others."""
+        return ""
 
     def __getitem__(self, name: str) -> Any:
         return self.to_dict()[name]
@@ -43,8 +43,8 @@ class Score(ABC):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SavedScore(Score):
-    """A score of a training, as the model's folder tells it."""
+class PlainScore(Score):
+    """A score that is given as what the properties of a score return: of a saved training, or of a simple task."""
 
     figures: Mapping[str, Any]
     value: float = 0.0

@@ -54,7 +54,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value, needs = getattr(self, field.name), field.metadata["needs"]
+            if not field.metadata:  # a plain one of a user's own task, without limits
+                continue
+            value = getattr(self, field.name)
+            needs = field.metadata["needs"]
             if isinstance(value, np.generic):  # of a search over an array
                 object.__setattr__(self, field.name, value := value.item())
             if text := expected(field, value):

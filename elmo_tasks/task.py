@@ -31,7 +31,7 @@ from elmo_tasks import folder as model_folder
 from elmo_tasks.inputs import BILM, FileVectors, PretrainedELMo, Rows, TokenInputs, default_elmo
 from elmo_tasks.ready import ready_made
 from elmo_tasks.records import is_table
-from elmo_tasks.score import SavedScore, Score
+from elmo_tasks.score import PlainScore, Score
 from elmo_tasks.settings import Settings
 from elmo_tasks.trainer import (
     ELMO_DIGEST,
@@ -683,7 +683,7 @@ def read_scores(values: Any) -> tuple[dict[str, Score], dict[str, Any]]:
             raise UserError(f"`{name}` of `scores` is {value!r:.60}, expected an object.")
     scores: dict[str, Score] = {}
     for part, summary in values.get("summary", {}).items():
-        scores[part] = SavedScore(
+        scores[part] = PlainScore(
             figures=values.get(part, {}),
             value=values.get("value", {}).get(part, 0.0),
             summary=str(summary),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from elmo_core.checks import as_list
+from elmo_core.checks import as_list, describe
 from elmo_core.messages import UserError
 from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks import records
@@ -32,11 +32,29 @@ def as_text(value: Any, where: str, label: Any = None) -> Text:
     return Text(tuple(" ".join(check_text(part, where).split()) for part in parts), label, where)
 
 
+def given_text(value: Any, number: int, is_pair: bool = False) -> Text:
+    """A text that a user gives to `predict`, or a pair. Raise a TypeError unless it is one. number: of the text."""
+    parts = [value] if isinstance(value, str) else as_list(value) or [value]
+    if len(parts) != 1 + is_pair or not all(isinstance(part, str) for part in parts):
+        expected = "a string. Join tokens with spaces, and set `lang=none`"
+        if is_pair:
+            expected = "a tuple of two strings"
+        raise TypeError(f"text {number}: found {describe(value)}, expected {expected}.")
+    return as_text(value, f"text {number}")
+
+
 def tokenise(text: Text, tokeniser: Tokeniser, maximum: int) -> bool:
     """Set the tokens of a text. Returns whether there are more than the maximum, which are left out."""
     tokens = [tokeniser(part) for part in text.texts]
     text.tokens = tuple(part[:maximum] for part in tokens)
     return any(len(part) > maximum for part in tokens)
+
+
+def with_tokens(texts: Sequence[Text], tokeniser: Tokeniser, maximum: int) -> list[Text]:
+    """The texts, after `tokenise`."""
+    for text in texts:
+        tokenise(text, tokeniser, maximum)
+    return list(texts)
 
 
 class Columns(NamedTuple):

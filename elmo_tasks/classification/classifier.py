@@ -9,7 +9,6 @@ from typing import Any, overload
 
 import numpy as np
 
-from elmo_core.checks import as_list, describe
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, format_count, join_names, log
 from elmo_core.text.vocabulary import Vocabulary
@@ -20,7 +19,7 @@ from elmo_tasks.classification.settings import ClassifierSettings
 from elmo_tasks.inputs import PretrainedELMo, Rows
 from elmo_tasks.records import Label, check_parts, distinct_labels, label_ids
 from elmo_tasks.task import Task, checked_stream, resolve_language, with_dev
-from elmo_tasks.texts import Text, TextReader, as_text, tokenise
+from elmo_tasks.texts import Text, TextReader, given_text, tokenise
 
 AnyText = str | tuple[str, str]  # or a pair
 _warn_once = cache(log.warning)
@@ -172,7 +171,7 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
     def _probabilities(
         self, texts: Iterable[AnyText], is_lazy: bool = False
     ) -> Iterator[np.ndarray]:
-        given = (self._text(text, f"text {number}") for number, text in enumerate(texts))
+        given = (self._text(text, number) for number, text in enumerate(texts))
         return (row for _, row in self.predicted(given, is_lazy))
 
     @cached_property
@@ -184,18 +183,9 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
         """The numbers of the texts' labels."""
         return [self.label_ids[text.label] for text in texts]
 
-    def _text(self, value: AnyText, where: str) -> Text:
+    def _text(self, value: AnyText, number: int) -> Text:
         """A text that a user gives; a warning if it has no words, for then its class is that of no text at all."""
-        parts = [value] if isinstance(value, str) else as_list(value) or [value]
-        is_pair = bool(self.parts["pairs"])
-        if len(parts) != 1 + is_pair or not all(isinstance(part, str) for part in parts):
-            expected = (
-                "a tuple of two strings"
-                if is_pair
-                else "a string. Join tokens with spaces, and set `lang=none`"
-            )
-            raise TypeError(f"{where}: found {describe(value)}, expected {expected}.")
-        text = self.tokenised(as_text(value, where))
+        text = self.tokenised(given_text(value, number, bool(self.parts["pairs"])))
         if not any(text.tokens):
             _warn_once("A text without words gets the class of an empty text. This is logged once.")
         return text

@@ -10,7 +10,7 @@ from elmo_core.machine import paddle_compat
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
 from elmo_tasks import Tagger, TaggerSettings
-from elmo_tasks.score import SavedScore
+from elmo_tasks.score import PlainScore
 from elmo_tasks.settings import TrainingSettings
 from elmo_tasks.trainer import WeightAverage, hold_out, learning_rate, make_optimizer
 
@@ -126,15 +126,15 @@ def test_what_is_decayed():
 # The best epoch
 
 
-def scored(value: float) -> SavedScore:
+def scored(value: float) -> PlainScore:
     """A score on the dev set."""
-    return SavedScore({"value": value}, value)
+    return PlainScore({"value": value}, value)
 
 
 def test_the_first_best_epoch_is_kept_and_patience_ends_the_training(monkeypatch):
     values, weights = [1, 3, 2, 3, 9, 9], []  # of the score, and of the model, by epoch
 
-    def measure(tagger, *_) -> SavedScore:
+    def measure(tagger, *_) -> PlainScore:
         weights.append(weights_of(tagger))
         return scored(values[len(weights) - 1])
 
