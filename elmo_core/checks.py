@@ -19,28 +19,34 @@ EXAMPLE = "[['The', 'first', 'sentence', '.'], ['Second', 'one', '.']]"
 
 
 def as_list(value: Any) -> list | tuple | None:
-    """Return the items of a list, tuple, array, or column of pandas or `datasets`; None for anything else."""
+    """Return the items of a list, tuple, array, or column of pandas or `datasets`.
+
+    None for anything else.
+    """
     if isinstance(value, list | tuple):
         return value
     is_sized = isinstance(value, Iterable) and hasattr(value, "__len__")
     if not is_sized or isinstance(value, str | bytes | Mapping | Set):
         return None
-    dimensions = getattr(
-        value, "ndim", 1
-    )  # a table of pandas has two, and yields the names of its columns
-    return (
-        list(value)
-        if dimensions == 1 or (dimensions > 1 and isinstance(value, np.ndarray))
-        else None
-    )
+    dimensions = getattr(value, "ndim", 1)
+    if dimensions == 1:
+        return list(value)
+    if dimensions > 1 and isinstance(value, np.ndarray):
+        return list(value)
+    return None  # for instance a table of pandas, which yields the names of its columns
 
 
 def check_sentences(sentences: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-    """Return the sentences as a list. Raise a TypeError that shows an example unless these are sequences of tokens."""
-    if (items := as_list(sentences)) is None:
+    """Return the sentences as a list.
+
+    Raise a TypeError that shows an example unless these are sequences of tokens.
+    """
+    items = as_list(sentences)
+    if items is None:
         hint = " Make a list of the generator first." if isinstance(sentences, Iterator) else ""
         raise TypeError(
-            f"sentences: found {describe(sentences)}, expected a list of lists of tokens, {EXAMPLE}.{hint}"
+            f"sentences: found {describe(sentences)}, expected a list of lists of tokens, "
+            f"{EXAMPLE}.{hint}"
         )
     return list(checked(items))
 
@@ -58,16 +64,18 @@ def check_sentence(
 ) -> Sequence[str]:
     """Return the sentence as a list or tuple. Raise an error unless it is a sequence of tokens.
 
-    Blank tokens, such as spaCy's, and no-break spaces within a token are read as any unknown characters.
-    of_texts: what the caller has for raw text, if anything.
+    Blank tokens, such as spaCy's, and no-break spaces within a token are read as any unknown
+    characters. of_texts: what the caller has for raw text, if anything.
     """
-    if (tokens := as_list(sentence)) is None:
+    tokens = as_list(sentence)
+    if tokens is None:
         hint = ""
         if isinstance(sentence, str):
             hint = " Split raw text with split or jieba.lcut"
             hint += f", or use {of_texts}." if of_texts else "."
         raise TypeError(
-            f"sentence {number}: found {describe(sentence)}, expected a list of tokens: {EXAMPLE}.{hint}"
+            f"sentence {number}: found {describe(sentence)}, expected a list of tokens: "
+            f"{EXAMPLE}.{hint}"
         )
     if all(isinstance(token, str) for token in tokens) and " ".join(tokens).split() == list(tokens):
         return tokens
@@ -78,14 +86,16 @@ def check_sentence(
             )
         if SPACE.search(token) and token.strip():
             raise UserError(
-                f"sentence {number}, token {position}: {token!r:.60} has spaces. Tokenise the sentence."
+                f"sentence {number}, token {position}: {token!r:.60} has spaces. "
+                f"Tokenise the sentence."
             )
     return tokens
 
 
 def check_texts(texts: Sequence[str]) -> list[str]:
     """Return the texts as a list. Raise a TypeError unless each is a string."""
-    if (items := as_list(texts)) is None:
+    items = as_list(texts)
+    if items is None:
         raise TypeError(f"found {describe(texts)}, expected a list of strings.")
     for number, text in enumerate(items):
         if not isinstance(text, str):
@@ -95,17 +105,19 @@ def check_texts(texts: Sequence[str]) -> list[str]:
 
 def describe(value: object) -> str:
     """A value's type, and its first characters or, of a table, the names of its columns."""
-    columns = getattr(
-        value, "columns", getattr(value, "column_names", None)
-    )  # pandas and polars; datasets
+    columns = getattr(value, "columns", None)  # of pandas and polars
+    if columns is None:
+        columns = getattr(value, "column_names", None)  # of datasets
     if isinstance(columns, Iterable):
-        return f"a {type(value).__name__} with the columns {join_names(list(map(str, columns)))}"
+        names = join_names([str(column) for column in columns])
+        return f"a {type(value).__name__} with the columns {names}"
     return f"{type(value).__name__} {value!r:.60}"
 
 
 def check_option(name: str, value: object, allowed: Sequence) -> None:
     if not isinstance(value, str | None) or value not in allowed:
-        raise UserError(f"{name}={value!r:.80}: expected {' or '.join(map(repr, allowed))}.")
+        choices = " or ".join([repr(choice) for choice in allowed])
+        raise UserError(f"{name}={value!r:.80}: expected {choices}.")
 
 
 def check_number(
@@ -115,11 +127,15 @@ def check_number(
     kinds = (int, np.integer) if integer else (int, float, np.number)
     if isinstance(value, bool) or not isinstance(value, kinds) or not minimum <= value <= maximum:
         bounds = f"{minimum} or more" if maximum == math.inf else f"from {minimum} to {maximum}"
-        raise UserError(f"{name}={value!r}: expected a {'whole ' * integer}number, {bounds}.")
+        kind = "whole number" if integer else "number"
+        raise UserError(f"{name}={value!r}: expected a {kind}, {bounds}.")
 
 
 def import_optional(module: str, feature: str) -> ModuleType:
-    """Import a module for a feature. If its package is not installed, the error says how to install it."""
+    """Import a module for a feature.
+
+    If its package is not installed, the error says how to install it.
+    """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -80,16 +80,19 @@ class ELMoConfig:
     def preset(cls, name: str, **changes) -> "ELMoConfig":
         if name not in PRESETS:
             raise UserError(f"model size {name!r}: expected one of {', '.join(PRESETS)}.")
-        return cls(**{**PRESETS[name], **changes})
+        values = PRESETS[name] | changes
+        return cls(**values)
 
     @classmethod
     def from_dict(cls, values: dict) -> "ELMoConfig":
         if not isinstance(values, dict):
             raise UserError(f"model configuration: found {values!r:.60}, expected a JSON object.")
         known = {field.name for field in dataclasses.fields(cls)}
-        if unknown := sorted(set(values) - known):
+        unknown = sorted(set(values) - known)
+        if unknown:
             raise UserError(
-                f"model configuration: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}."
+                f"model configuration: unknown field {unknown[0]!r}; "
+                f"known are {', '.join(sorted(known))}."
             )
         return cls(**values)
 
@@ -102,7 +105,7 @@ class ELMoConfig:
 
     @property
     def needs_vocabulary(self) -> bool:
-        """Return whether reading tokens requires the vocabulary stored with the checkpoint, or its alphabet."""
+        """Return whether reading tokens requires the checkpoint's vocabulary, or its alphabet."""
         return self.reads_words or self.alphabet != "bytes" or self.max_characters != MAX_CHARS
 
     @property
@@ -117,9 +120,8 @@ class ELMoConfig:
     def _validate(self) -> None:
         def require(field: str, holds: bool, expected: str) -> None:
             if not holds:
-                raise UserError(
-                    f"model configuration: {field} is {getattr(self, field)!r}, expected {expected}."
-                )
+                found = repr(getattr(self, field))
+                raise UserError(f"model configuration: {field} is {found}, expected {expected}.")
 
         for field in dataclasses.fields(self):
             if field.name not in ("filters", "mix"):
@@ -136,20 +138,11 @@ class ELMoConfig:
             not self.reads_words or self.vocab_size > 0,
             "the number of words (of a word table)",
         )
-        pairs = (
-            self.filters
-            if isinstance(self.filters, list | tuple) and len(self.filters) <= 100
-            else [None]
-        )
-        valid = all(
-            isinstance(pair, list | tuple)
-            and len(pair) == 2
-            and all(type(number) is int and 0 < number < MAX_SIZE for number in pair)
-            and pair[0] <= self.max_characters
-            for pair in pairs
-        )
+        are_few = isinstance(self.filters, list | tuple) and len(self.filters) <= 100
         require(
-            "filters", valid, f"up to 100 pairs [width, number], widths up to {self.max_characters}"
+            "filters",
+            are_few and all(self._is_filter(pair) for pair in self.filters),
+            f"up to 100 pairs [width, number], widths up to {self.max_characters}",
         )
         weights = self.mix if isinstance(self.mix, list | tuple) else [None]
         are_numbers = all(type(weight) is float and abs(weight) < MAX_FLOAT for weight in weights)
@@ -164,10 +157,23 @@ class ELMoConfig:
             "at least one pair [width, number]",
         )
 
+    def _is_filter(self, pair: object) -> bool:
+        """Tell whether this is a width and a number of filters."""
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            return False
+        are_sizes = all(type(number) is int and 0 < number < MAX_SIZE for number in pair)
+        return are_sizes and pair[0] <= self.max_characters
+
 
 def differences(saved: Mapping, current: Mapping) -> dict[str, str]:
-    """Settings that have changed since they were saved, each with a description: {"seed": "seed was 1, is 2"}."""
-    names = [name for name in {**current, **saved} if saved.get(name) != current.get(name)]
-    return {
-        name: f"{name} was {saved.get(name)!s:.80}, is {current.get(name)!s:.80}" for name in names
-    }
+    """Describe the settings that have changed since they were saved, by name.
+
+    For instance {"seed": "seed was 1, is 2"}.
+    """
+    changes = {}
+    for name in dict(current) | dict(saved):
+        before = saved.get(name)
+        after = current.get(name)
+        if before != after:
+            changes[name] = f"{name} was {before!s:.80}, is {after!s:.80}"
+    return changes

@@ -1,4 +1,7 @@
-"""Settings: dataclasses whose fields have a description and limits, for Python, flags and config.json alike."""
+"""Settings: dataclasses whose fields have a description and limits.
+
+They serve Python, flags and config.json alike.
+"""
 
 import dataclasses
 import math
@@ -14,8 +17,11 @@ KINDS = {
     list: "a list",
     tuple: "a list",
 }
-PRECISIONS = "float32", "bfloat16", "auto"
-PRECISION = "of ELMo's products: bfloat16 is faster on recent processors and GPUs; auto: bfloat16 if this one has it"
+PRECISIONS = ("float32", "bfloat16", "auto")
+PRECISION = (
+    "of ELMo's products: bfloat16 is faster on recent processors and GPUs; "
+    "auto: bfloat16 if this one has it"
+)
 
 
 def setting(
@@ -32,36 +38,40 @@ def setting(
 ) -> Any:
     """Declare a field of a dataclass of settings. Fields without `help` have no flag.
 
-    minimum, above, below: limits of a number; by default, below is 2**31 for whole numbers, 1e30 for others.
-    needs: another setting without which this one has no effect, or several, joined by `or`. of: a type; None is then valid.
+    minimum, above, below: limits of a number; by default, below is 2**31 for whole numbers, 1e30
+    for others. needs: another setting without which this one has no effect, or several, joined by
+    `or`. of: a type; None is then valid.
     flag: metavar, group, flag (its name), and aliases (further names).
     """
     if below is None:
         below = 2**31 if of is int or type(default) is int else 1e30
-    limits = {
-        "minimum": minimum,
-        "above": above,
-        "below": below,
-        "choices": tuple(choices),
-        "of": of,
-    }
-    return dataclasses.field(
-        default=default, metadata={"help": help, "needs": needs, **limits, **flag}
+    metadata = dict(
+        help=help,
+        needs=needs,
+        minimum=minimum,
+        above=above,
+        below=below,
+        choices=tuple(choices),
+        of=of,
+        **flag,
     )
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def expected(field: dataclasses.Field, value: Any) -> str:
-    """Describe the values that a field accepts, if this is not one of them; otherwise return an empty text."""
+    """Describe the values that a field accepts, if this is not one of them.
+
+    Otherwise return an empty text.
+    """
     limits = field.metadata or setting(field.default).metadata
     kind = limits["of"] or type(field.default)
     if value is None and limits["of"]:
         return ""
     if limits["choices"]:
-        return (
-            ""
-            if value in limits["choices"]
-            else f"one of {', '.join(filter(None, limits['choices']))}"
-        )
+        if value in limits["choices"]:
+            return ""
+        names = [choice for choice in limits["choices"] if choice]
+        return f"one of {', '.join(names)}"
     if kind not in (int, float):  # True is an int, too, in Python
         is_instance = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
         return "" if is_instance else _describe_kind(field, kind)

@@ -12,16 +12,25 @@ from elmo_core.files import disk
 from elmo_core.messages import UserError, log
 from elmo_core.text.tokens import BOS
 
-CHINESE_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei")
-CHINESE_FONTS += ("Microsoft YaHei", "SimHei", "PingFang SC", "Heiti TC")
+CHINESE_FONTS = (
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "WenQuanYi Zen Hei",
+    "WenQuanYi Micro Hei",
+    "Microsoft YaHei",
+    "SimHei",
+    "PingFang SC",
+    "Heiti TC",
+)
 DPI = 110
 DARKEST = 16  # bits
 BLUE = (0x00 / 255, 0x72 / 255, 0xB2 / 255)
 WIDTH, LEFT, LINE = 10, 0.9, 0.3  # inches: of the picture, up to the first word, and of a line
 LONGEST_WORD = 60  # columns
 ABOUT = (
-    f"Shaded: surprisal, the darkest words have {DARKEST} bits or more. Forward: given the words before, backward: given "
-    "those after. Dashed: outside the vocabulary, with the probability of all such words together."
+    f"Shaded: surprisal, the darkest words have {DARKEST} bits or more. "
+    "Forward: given the words before, backward: given those after. "
+    "Dashed: outside the vocabulary, with the probability of all such words together."
 )
 
 
@@ -30,10 +39,8 @@ def plot_surprisal(path: str | Path, sentences: Sequence[Surprisals]) -> None:
 
     The name of the picture ends in its format: .png, .svg, .pdf, or another that Matplotlib writes.
     """
-    path, sentences = (
-        Path(path),
-        [sentences] if isinstance(sentences, Surprisals) else list(sentences),
-    )
+    path = Path(path)
+    sentences = [sentences] if isinstance(sentences, Surprisals) else list(sentences)
     if not all(isinstance(records, Surprisals) for records in sentences):
         raise TypeError(
             f"found {describe(sentences)}, expected what `ELMoEmbedder.surprisal` returned."
@@ -43,7 +50,7 @@ def plot_surprisal(path: str | Path, sentences: Sequence[Surprisals]) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    families = ["DejaVu Sans", *(name for name in CHINESE_FONTS if name in installed)]
+    families = ["DejaVu Sans"] + [name for name in CHINESE_FONTS if name in installed]
     settings = {"font.family": families, "text.parse_math": False}
     with matplotlib.rc_context(settings), warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("always", "Glyph")
@@ -55,47 +62,52 @@ def plot_surprisal(path: str | Path, sentences: Sequence[Surprisals]) -> None:
         placed, height = _lay_out(figure, sentences)
         figure.set_size_inches(WIDTH, height)
         for x, top, text, style in placed:
-            figure.text(x / WIDTH, 1 - top / height, text, **{"va": "center", **style})
+            figure.text(x=x / WIDTH, y=1 - top / height, s=text, **style)
         with disk.atomic_write(path, "wb") as file:
             figure.savefig(file, format=format_name, dpi=DPI)
     if any("Glyph" in str(warning.message) for warning in caught):
         log.warning(
-            f"{path}: characters that no font has are drawn as boxes. Add a font, remove ~/.cache/matplotlib."
+            f"{path}: characters that no font has are drawn as boxes. "
+            f"Add a font, remove ~/.cache/matplotlib."
         )
 
 
 def _lay_out(
     figure: Any, sentences: Sequence[Surprisals]
 ) -> tuple[list[tuple[float, float, str, dict]], float]:
-    """Place the words line by line. Returns texts at (x, y) from the upper left in inches, and the height they need."""
+    """Place the words line by line.
+
+    Returns texts at (x, y) from the upper left in inches, with their style, and the height that
+    they need.
+    """
     measured = figure.text(0, 0, "")
 
     def width(text: str) -> float:
         measured.set_text(text)
         return measured.get_window_extent().width / DPI
 
-    placed, gap, y = (
-        [(0.1, 0.2, ABOUT.replace(". ", ".\n", 1), {"fontsize": 8, "va": "top"})],
-        width("nn"),
-        0.9,
-    )
+    placed = [(0.1, 0.2, ABOUT.replace(". ", ".\n", 1), {"fontsize": 8, "va": "top"})]
+    gap = width("nn")
+    y = 0.9
     for records in sentences:
         for direction, words in _directions(records):
-            placed.append((0.1, y, direction, {"color": "gray"}))
+            placed.append((0.1, y, direction, {"color": "gray", "va": "center"}))
             x = LEFT
             for token, bits, known in words:
                 text = truncate(printable(token), LONGEST_WORD)
                 if x > LEFT and x + width(text) > WIDTH - 0.1:
-                    x, y = LEFT, y + LINE
+                    x = LEFT
+                    y += LINE
                 shade = 0.7 * min(1, bits / DARKEST)
                 mixed = [1 - shade * (1 - part) for part in BLUE]  # PostScript has no transparency
-                box = {"boxstyle": "square,pad=0.15", "facecolor": mixed}
-                box |= {
+                box = {
+                    "boxstyle": "square,pad=0.15",
+                    "facecolor": mixed,
                     "edgecolor": "none" if known else "black",
                     "linewidth": 0.8,
                     "linestyle": "--",
                 }
-                placed.append((x, y, text, {"bbox": box}))
+                placed.append((x, y, text, {"bbox": box, "va": "center"}))
                 x += width(text) + gap
             y += LINE
         y += LINE / 2
@@ -104,8 +116,11 @@ def _lay_out(
 
 
 def _directions(records: Surprisals) -> Iterator[tuple[str, list[tuple[str, float, bool]]]]:
-    """Yield each direction with its words in the text's order: token, bits, whether it is in the vocabulary."""
-    *words, end = records
+    """Yield each direction with its words in the text's order.
+
+    A word is the token, its bits, and whether it is in the vocabulary.
+    """
     yield "forward", [(record.token, record.forward, record.in_vocabulary) for record in records]
-    backward = [end._replace(token=BOS), *words]
+    begin = records[-1]._replace(token=BOS)
+    backward = [begin, *records[:-1]]
     yield "backward", [(record.token, record.backward, record.in_vocabulary) for record in backward]

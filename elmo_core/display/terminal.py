@@ -1,6 +1,5 @@
 """Text in terminal columns. A Chinese character takes two."""
 
-import itertools
 import unicodedata
 
 
@@ -12,13 +11,21 @@ def display_width(text: str) -> int:
 
 def pad(text: str, width: int) -> str:
     """Fill up a text with spaces to a width in columns."""
-    return text + " " * (width - display_width(text))
+    missing = width - display_width(text)
+    return text.ljust(len(text) + missing)
 
 
 def truncate(text: str, room: int) -> str:
     """Truncate a text to `room` columns."""
-    ends = list(itertools.takewhile(room.__ge__, itertools.accumulate(map(display_width, text))))
-    return text if len(ends) == len(text) else text[: sum(end < room for end in ends)] + "…"
+    column = 0
+    n_kept = 0  # characters that leave a column for the ellipsis
+    for character in text:
+        column += display_width(character)
+        if column > room:
+            return text[:n_kept] + "…"
+        if column < room:
+            n_kept += 1
+    return text
 
 
 def printable(text: str) -> str:

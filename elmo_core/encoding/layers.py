@@ -75,7 +75,7 @@ class EncodedBatch:
     n_tokens: np.ndarray  # (B,)
 
     def tensors(self, pooled: bool) -> tuple[list[paddle.Tensor], paddle.Tensor]:
-        """Return the layers (B, T, 2P), 0 at padding, or their means (B, 2P); and the mask (B, T)."""
+        """Return layers (B, T, 2P), 0 at padding, or their means (B, 2P), and the mask (B, T)."""
         forward_indices, backward_indices, mask = self.packing.token_indices(self.n_tokens)
         n_rows, n_steps = mask.shape
         mask = to_tensor(mask).astype(self.layers[0][0].dtype)

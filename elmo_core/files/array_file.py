@@ -13,28 +13,41 @@ from elmo_core.messages import UserError, join_names
 
 
 class ArrayFile:
-    """The arrays of a file or folder: NumPy's, or HDF5's, which are read when they are taken. unused: not taken yet."""
+    """The arrays of a file or folder: NumPy's, or HDF5's, which are read when they are taken.
+
+    unused: the names of those that were not taken yet.
+    """
 
     def __init__(self, path: Path, arrays: Mapping[str, np.ndarray | h5py.Dataset]):
-        self.path, self.arrays, self.unused = path, dict(arrays), set(arrays)
+        self.path = path
+        self.arrays = dict(arrays)
+        self.unused = set(arrays)
 
     def shape(self, name: str, n_axes: int) -> tuple[int, ...]:
-        """Return the shape of an array, which tells a size of the model. Raise unless it has this many axes."""
+        """Return the shape of an array, which tells a size of the model.
+
+        Raise unless it has this many axes.
+        """
         shape = self._described(name)[0] if name in self.arrays else ()
         if len(shape) != n_axes:
             raise UserError(
-                f"{self.path}: there is no {name} with {n_axes} axes, but {quoted(sorted(self.arrays))}."
+                f"{self.path}: there is no {name} with {n_axes} axes, "
+                f"but {quoted(sorted(self.arrays))}."
             )
         return shape
 
     def take(
         self, name: str, shape: tuple[int, ...], source: str | Path = "the rest of the model"
     ) -> np.ndarray:
-        """Read an array in float32. Raise unless it has this shape, which `source` implies, and finite numbers."""
+        """Read an array in float32.
+
+        Raise unless it has this shape, which `source` implies, and finite numbers.
+        """
         if name not in self.arrays:
             found = quoted(sorted(self.arrays)) or "nothing"
             raise UserError(
-                f"{self.path}: there is no {name} {shape}, expected according to {source}, but {found}."
+                f"{self.path}: there is no {name} {shape}, expected according to {source}, "
+                f"but {found}."
             )
         found_shape, dtype = self._described(name)
         if found_shape != shape or dtype.kind != "f":

@@ -21,16 +21,19 @@ def user_path(path: str | Path) -> Path:
 
 
 def cache_path() -> Path:
-    """Return where the user's folder for caches is or will be; relative, with its ~, without a home.
+    """Return where the user's folder for caches is or will be.
 
-    A relative XDG_CACHE_HOME is ignored, as its specification says.
+    Without a home it is relative, with its ~. A relative XDG_CACHE_HOME is ignored, as its specification says.
     """
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (base if base.is_absolute() else user_path("~/.cache")) / "elmo"
 
 
 def cache_folder() -> Path | None:
-    """Return the user's folder for caches; None if there is none, or other users could write to it."""
+    """Return the user's folder for caches.
+
+    None if there is none, or other users could write to it.
+    """
     folder = cache_path()
     if not folder.is_absolute():  # no home
         return None
@@ -74,24 +77,34 @@ def write_json(path: Path | None, values: Any, **options: Any) -> None:
 
 
 def check_output(flag: str, path: Path | None, *inputs: Path | None) -> None:
-    """Raise, before anything is computed, if a file cannot be written or another flag names it. None is no file."""
+    """Raise, before anything is computed, if a file cannot be written or another flag names it.
+
+    None is no file.
+    """
     if path is None:
         return
     _check_is_file(path, f"{flag} {path}")
     _check_writable(flag, path)
-    for source in filter(None, inputs):
-        if source.resolve() == path.resolve() or (
-            path.exists() and source.exists() and path.samefile(source)
-        ):
+    for source in inputs:
+        if source is None:
+            continue
+        is_same_name = source.resolve() == path.resolve()
+        if is_same_name or (path.exists() and source.exists() and path.samefile(source)):
             raise UserError(f"{flag} {path} is also the file of another flag. Name a new one.")
 
 
 def check_output_folder(flag: str, path: Path) -> None:
-    """Raise if a folder cannot be created, is not empty, or is the current one, which cannot be replaced."""
-    if path.exists() and not (path.is_dir() and not any(path.iterdir()) and not path.samefile(".")):
-        raise UserError(
-            f"{flag} {path} already exists. Name a new folder, or an empty one other than the current."
-        )
+    """Raise if a folder cannot be created, is not empty, or is the current one.
+
+    The current one cannot be replaced.
+    """
+    if path.exists():
+        is_empty_folder = path.is_dir() and not any(path.iterdir())
+        if not is_empty_folder or path.samefile("."):
+            raise UserError(
+                f"{flag} {path} already exists. "
+                f"Name a new folder, or an empty one other than the current."
+            )
     if os.path.ismount(path):  # Path.is_mount: on Windows only from Python 3.12 on
         raise UserError(
             f"{flag} {path} is a mount point, which cannot be replaced. Name a folder inside it."
@@ -135,9 +148,10 @@ def sha256(path: Path) -> str:
 
 @contextmanager
 def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO]:
-    """Open `path` for writing ("w": UTF-8 text, "wb": bytes). The file appears when the block ends without an error.
+    """Open `path` for writing ("w": UTF-8 text, "wb": bytes).
 
-    A symbolic link is kept, and its target is written.
+    The file appears when the block ends without an error. A symbolic link is kept, and its target
+    is written.
     """
     path = Path(path)
     if path.is_symlink():
@@ -153,10 +167,12 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO]:
 
 @contextmanager
 def atomic_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
-    """Yield a temporary folder to fill. It is synced and renamed to `path`, which must not exist or be an empty folder.
+    """Yield a temporary folder to fill.
 
-    overwrite: if there is a folder, it is replaced, all files in it included. A kill between the two renames leaves both
-    folders whole, under temporary names, of which that of the replaced one ends in .old.
+    It is synced and renamed to `path`, which must not exist or be an empty folder.
+    overwrite: if there is a folder, it is replaced, all files in it included. A kill between the
+    two renames leaves both folders whole, under temporary names, of which that of the replaced one
+    ends in .old.
     If the block ends with an error, what was there is there, and nothing else.
     """
     path = path.resolve()
@@ -165,8 +181,9 @@ def atomic_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
         with _renamed_to(path) as temporary:
             temporary.mkdir(parents=True)
             yield temporary
-            for part in [*temporary.rglob("*"), temporary]:
+            for part in temporary.rglob("*"):
                 sync(part)
+            sync(temporary)
             with suppress(FileNotFoundError):
                 if overwrite:
                     rename(path, old)
@@ -182,7 +199,10 @@ def atomic_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def _renamed_to(path: Path) -> Iterator[Path]:
-    """Yield a temporary name for a file or folder, which the block creates. It is then renamed, or removed on failure."""
+    """Yield a temporary name for a file or folder, which the block creates.
+
+    It is then renamed to `path`, or removed on failure.
+    """
     temporary = temporary_name(path)
     try:
         yield temporary
@@ -230,9 +250,12 @@ class FileLocked(UserError):
 
 @contextmanager
 def locked(path: Path, wait: bool = False) -> Iterator[None]:
-    """Hold a lock file, at most until the process ends. If another process holds it, wait, or raise FileLocked.
+    """Hold a lock file, at most until the process ends.
 
-    The file stays: if it were removed, one process could lock the removed file and another a new one.
+    If another process holds it, wait, or raise FileLocked.
+
+    The file stays: if it were removed, one process could lock the removed file and another a new
+    one.
     """
     _check_is_file(path, str(path))  # opening a pipe would wait
     with path.open("ab") as file:
@@ -242,11 +265,15 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
 
 
 def _lock(handle: int, path: Path, wait: bool) -> bool:
-    """Lock an open file until this process ends, if the system can. If another process has locked it, wait or raise."""
+    """Lock an open file until this process ends, if the system can; return whether it could.
+
+    If another process has locked it, wait or raise.
+    """
     try:
         import fcntl  # not on Windows
 
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        exclusive = fcntl.LOCK_EX
+        fcntl.flock(handle, exclusive if wait else exclusive | fcntl.LOCK_NB)
         return True
     except BlockingIOError as error:
         raise FileLocked(

@@ -1,4 +1,4 @@
-"""Files of others for reading: gzip is recognised by its first bytes; damage is an error that names the file."""
+"""Files of others for reading: gzip is recognised by its first bytes; damage names the file."""
 
 import errno
 import gzip
@@ -10,10 +10,8 @@ from typing import IO
 
 from elmo_core.messages import UserError
 
-DAMAGE = (
-    None,
-    errno.EINVAL,
-)  # numbers of errors that are not the disk's: none, and that of an impossible offset
+# Numbers of errors that the content causes, not the disk: none, and that of an impossible offset.
+DAMAGE = (None, errno.EINVAL)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Arrays in safetensors files, with a checksum in the metadata.
 
-Safetensors cannot hold code, and notice truncation. The checksum notices any flipped bit, but not two equal changes that
-cancel out, such as two 64-bit words of an array swapped.
+Safetensors cannot hold code, and notice truncation. The checksum notices any flipped bit, but not
+two equal changes that cancel out, such as two 64-bit words of an array swapped.
 """
 
 import hashlib
@@ -25,18 +25,26 @@ ARRAY = "array"  # stands for an array among the values
 def write_tensors(
     path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] = MappingProxyType({})
 ):
-    """Write arrays of numbers or booleans, and texts by name. The file appears when it is complete on the disk."""
+    """Write arrays of numbers or booleans, and texts by name.
+
+    The file appears when it is complete on the disk.
+    """
     arrays = {
         name: np.asarray(array, array.dtype.newbyteorder("="), order="C")
         for name, array in arrays.items()
     }
-    content = numpy.save(arrays, {**metadata, CHECKSUM: _checksum(arrays, metadata)})
+    texts = dict(metadata)
+    texts[CHECKSUM] = _checksum(arrays, metadata)
+    content = numpy.save(arrays, texts)
     with atomic_write(path, "wb") as file:
         file.write(content)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Read all arrays, and the texts by name. Raises a UserError if the file is damaged or has no checksum."""
+    """Read all arrays, and the texts by name.
+
+    Raises a UserError if the file is damaged or has no checksum.
+    """
     with _opened(path) as file:
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dict
         metadata = file.metadata() or {}
@@ -52,7 +60,10 @@ def tensor_names(path: Path) -> list[str]:
 
 
 def split_arrays(values: Any) -> tuple[dict[str, np.ndarray], Any]:
-    """Return the arrays in nested dictionaries and lists, by their path in these, and a copy that has the paths instead."""
+    """Return the arrays in nested dictionaries and lists, by their path in these.
+
+    Also returns a copy of the values that has the paths in place of the arrays.
+    """
     arrays: dict[str, np.ndarray] = {}
 
     def replace(value: Any, path: str) -> Any:
@@ -86,11 +97,8 @@ def _opened(path: Path) -> Iterator[safe_open]:
     try:
         with safe_open(path, "numpy") as file:
             yield file
-    except (
-        SafetensorError,
-        TypeError,
-        ValueError,
-    ) as error:  # the latter for types that NumPy does not have
+    except (SafetensorError, TypeError, ValueError) as error:
+        # A TypeError or ValueError is raised for types that NumPy does not have.
         raise _damage(path, str(error)) from error
 
 
@@ -107,7 +115,10 @@ def digest(parts: Iterable[bytes | np.ndarray]) -> str:
 
 
 def _checksum(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> str:
-    """Hash the texts, and of each array the name, type, shape and sum: to hash all bytes takes 40 times as long."""
+    """Hash the texts, and of each array the name, type, shape and sum.
+
+    To hash all bytes takes 40 times as long.
+    """
     rows = [
         (name, array.dtype.name, array.shape, _sum_words(array))
         for name, array in sorted(arrays.items())

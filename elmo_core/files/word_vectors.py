@@ -11,19 +11,26 @@ from elmo_core.messages import format_count, log
 
 
 def load_word_vectors(path: str | Path, limit: int | None = None):
-    """Load gensim's KeyedVectors from a file in word2vec's format: binary if its name ends in .bin or .bin.gz, else text.
+    """Load gensim's KeyedVectors from a file in word2vec's format.
 
-    GloVe's text, which lacks the first line of two numbers, is recognised. If only FILE.gz exists, that is read.
+    It is binary if its name ends in .bin or .bin.gz, else text. GloVe's text, which lacks the first
+    line of two numbers, is recognised. If only FILE.gz exists, that is read.
     limit: maximum number of words, which are the most frequent; the rest of the file is not read.
     """
     KeyedVectors = import_optional("gensim.models", "reading word vectors").KeyedVectors
 
-    compressed = (path := user_path(path)).with_name(f"{path.name}.gz")
-    path = compressed if not path.exists() and compressed.is_file() else path
+    path = user_path(path)
+    compressed = path.with_name(f"{path.name}.gz")
+    if compressed.is_file() and not path.exists():
+        path = compressed
     check_input(path, "word vectors")
     binary = path.name.removesuffix(".gz").endswith(".bin")
-    advice = "Lines are a word and its values; the first may have the numbers of words and dimensions. Binary: .bin."
-    with damage_named(f"{path} with {'binary' if binary else 'text'} word vectors", advice):
+    kind = "binary" if binary else "text"
+    advice = (
+        "Lines are a word and its values; the first may have the numbers of words and dimensions. "
+        "Binary: .bin."
+    )
+    with damage_named(f"{path} with {kind} word vectors", advice):
         with open_file(path) as file:
             has_header = binary or len(file.readline().split()) == 2
         encoding = "utf-8" if binary else "utf-8-sig"  # with or without a byte order mark
@@ -32,12 +39,10 @@ def load_word_vectors(path: str | Path, limit: int | None = None):
         )
         if not vectors.vectors.size or not np.isfinite(vectors.vectors).all():
             raise ValueError("it has no words, no values, or values that are not finite")
-    if repeated := len(vectors.index_to_key) - len(
-        vectors.key_to_index
-    ):  # gensim leaves zero rows at the end
-        log.warning(
-            f"{path}: ignoring {format_count(repeated, 'repeated words')}, except the first of each."
-        )
+    repeated = len(vectors.index_to_key) - len(vectors.key_to_index)
+    if repeated:  # gensim leaves zero rows at the end
+        words = format_count(repeated, "repeated words")
+        log.warning(f"{path}: ignoring {words}, except the first of each.")
         del vectors.index_to_key[-repeated:]
         vectors.vectors = vectors.vectors[:-repeated]
     return vectors

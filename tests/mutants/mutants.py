@@ -1287,8 +1287,8 @@ FILES = [
     Mutant(
         name="lock-is-exclusive",
         file="elmo_core/files/disk.py",
-        old="fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB)",
-        new="fcntl.LOCK_SH | (0 if wait else fcntl.LOCK_NB)",
+        old="exclusive = fcntl.LOCK_EX",
+        new="exclusive = fcntl.LOCK_SH",
         tests="tests/library/test_disk.py",
     ),
     Mutant(
