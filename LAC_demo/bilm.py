@@ -1,4 +1,7 @@
-"""ELMo under the name of Paddle's published LAC demo: `elmo_encoder(params)(sentences)` is (B, T, 2P), zero at padding."""
+"""ELMo under the name of Paddle's published LAC demo.
+
+`elmo_encoder(params)(sentences)` is (B, T, 2P), zero at padding.
+"""
 
 import sys
 from pathlib import Path
@@ -10,7 +13,10 @@ from elmo_core.machine.runtime import paddle
 
 
 class elmo_encoder(paddle.nn.Layer):
-    """The mixed layers of a frozen biLM. `l2_loss()`, a penalty on the mix weights, is added to the task's loss."""
+    """The mixed layers of a frozen biLM.
+
+    `l2_loss()`, a penalty on the mix weights, is added to the task's loss.
+    """
 
     def __init__(self, params: str, elmo_l2_coef: float = 0.001, dropout: float = 0.5):
         super().__init__()
@@ -18,4 +24,5 @@ class elmo_encoder(paddle.nn.Layer):
         self.l2_loss = self.elmo.l2_loss
 
     def forward(self, sentences: list[list[str]]) -> paddle.Tensor:
-        return self.elmo(sentences)[0][0]
+        mixes, _ = self.elmo(sentences)
+        return mixes[0]

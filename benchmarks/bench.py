@@ -2,11 +2,15 @@
 
     python benchmarks/bench.py encode --model_size small
     python benchmarks/bench.py train --model_size original
-    python benchmarks/bench.py data           (the training stream: text, unknown words, shuffling, character ids)
+    python benchmarks/bench.py data
+    python benchmarks/bench.py latency
 
-The peak R is the rate of a 2048 x 2048 float32 product in Paddle, measured before and after every run. The useful work per
-token is the LSTM's alone: F = 2 * layers * 2 * (2 * P * 4H + H * P) FLOP; in training 3 * (F + 2 * 2 * P * candidates).
-efficiency = real tokens/s * F / R: padding, character CNN and Python count against us.
+`data` is the training stream: text, unknown words, shuffling, character ids.
+
+The peak R is the rate of a 2048 x 2048 float32 product in Paddle, measured before and after every
+run. The useful work per token is the LSTM's alone: F = 2 * layers * 2 * (2 * P * 4H + H * P) FLOP;
+in training 3 * (F + 2 * 2 * P * candidates). efficiency = real tokens/s * F / R: padding, character
+CNN and Python count against us.
 """
 
 import argparse
@@ -46,10 +50,8 @@ from elmo_tools.pretraining.prefetch import prefetched
 
 SHARED = PROJECT.parent / "shared" / "data"
 SAMPLE = PROJECT / "data" / "train"
-REVIEWS = (
-    PROJECT / "sentence-polarity-dataset-v1",
-    SHARED / "rt-polarity",
-)  # candidates; otherwise the sample is used
+# Candidates for the text; if none is there, the sample is used.
+REVIEWS = (PROJECT / "sentence-polarity-dataset-v1", SHARED / "rt-polarity")
 NEWS = (SHARED / "lm1b", PROJECT / "1-billion-word" / "heldout-tokenized-shuffled")
 STEPS = 20  # per row and batch: --unroll_steps of run_pretrain.py
 
@@ -78,7 +80,8 @@ def main() -> None:
     runtime.set_device("cpu")
     paddle.seed(0)
     for name, value in measurements[args.what](args).items():
-        print(f"{name:22} {value:,.4g}" if isinstance(value, float | int) else f"{name:22} {value}")
+        text = f"{value:,.4g}" if isinstance(value, float | int) else value
+        print(f"{name:22} {text}")
 
 
 # Measurements
@@ -89,17 +92,16 @@ def encode(args: argparse.Namespace) -> dict:
     sentences = polarity_sentences()[: args.sentences]
     embedder = random_embedder(args.model_size, args.batch_size, args.precision)
     embedder.encode(sentences[:200])
-    tokens = sum(map(len, sentences))
+    n_tokens = sum(len(sentence) for sentence in sentences)
     flop_per_token = lstm_flop(embedder.config)
 
     def run() -> tuple[int, float]:
-        embedder.token_table = TokenTable(
-            embedder.bilm.token_encoder, embedder.config, None
-        )  # an empty cache
-        return tokens, seconds_of(embedder.encode, sentences)
+        # an empty cache
+        embedder.token_table = TokenTable(embedder.bilm.token_encoder, embedder.config, None)
+        return n_tokens, seconds_of(embedder.encode, sentences)
 
-    where = {"text": str(first_existing(REVIEWS)), "sentences": len(sentences), "tokens": tokens}
-    return {**where, **measured(run, args.runs, flop_per_token, embedder.config)}
+    text = {"text": str(first_existing(REVIEWS)), "sentences": len(sentences), "tokens": n_tokens}
+    return text | measured(run, args.runs, flop_per_token, embedder.config)
 
 
 def train(args: argparse.Namespace) -> dict:
@@ -107,12 +109,15 @@ def train(args: argparse.Namespace) -> dict:
     precision.use(chosen_precision(args.precision, "cpu"))
     corpus, vocabulary = training_text(args.vocab_size)
     config = elmo.ELMoConfig.preset(args.model_size, vocab_size=len(vocabulary))
-    training_step, random = TrainingStep(config, args.batch_size), np.random.default_rng(0)
+    training_step = TrainingStep(config, args.batch_size)
+    random = np.random.default_rng(0)
+    clock = Clock()
     flop_per_token = 3 * (lstm_flop(config) + 2 * 2 * config.projection_dim * args.candidates)
 
     def run(steps: int = args.steps) -> tuple[int, float]:
         clock.seconds.clear()
-        clock.last = began = time.perf_counter()
+        began = time.perf_counter()
+        clock.last = began
         for _ in range(steps):
             batch = next(batches)
             candidates = softmax.draw_candidates(len(vocabulary), args.candidates, random)
@@ -120,35 +125,41 @@ def train(args: argparse.Namespace) -> dict:
             training_step(batch, candidates, clock.lap)
         return steps * args.batch_size * STEPS, clock.last - began
 
-    clock = Clock()
     with prefetched(streams.TrainStream(corpus, vocabulary, args.batch_size, STEPS)) as batches:
         run(3)
         result = measured(run, args.runs, flop_per_token, config)
-    where = {
+    text = {
         "text": str(first_existing(NEWS)),
         "vocabulary": len(vocabulary),
         "candidates": args.candidates,
     }
-    shares = {
-        phase: f"{seconds / sum(clock.seconds.values()):.1%}"
-        for phase, seconds in clock.seconds.items()
-    }
-    return {**where, **result, **shares}  # of the time of the last run
+    last_run = sum(clock.seconds.values())
+    shares = {phase: f"{seconds / last_run:.1%}" for phase, seconds in clock.seconds.items()}
+    return text | result | shares
 
 
 def data(args: argparse.Namespace) -> dict:
-    """Tokens/s of the training stream, without ends of sentences, on one thread; three seconds per run."""
+    """Tokens/s of the training stream, without ends of sentences, on one thread."""
     corpus, vocabulary = training_text(args.vocab_size)
     result = {"text": str(first_existing(NEWS)), "vocabulary": len(vocabulary)}
     for kind in ("char", "word"):
-        stream, rates = streams.TrainStream(corpus, vocabulary, args.batch_size, STEPS, kind), []
-        for _ in range(args.runs):
-            tokens, began = 0, time.perf_counter()
-            while (seconds := time.perf_counter() - began) < 3:
-                tokens += int((next(stream).forward_target != vocabulary.index[EOS]).sum())
-            rates.append(tokens / seconds)
+        stream = streams.TrainStream(corpus, vocabulary, args.batch_size, STEPS, kind)
+        end = vocabulary.index[EOS]
+        rates = [tokens_per_second(stream, end) for _ in range(args.runs)]
         result[f"{kind} input, tokens/s"] = statistics.median(rates)
-    return {**result, "peak memory, MB": peak_memory() / 2**20}
+    result["peak memory, MB"] = peak_memory() / 2**20
+    return result
+
+
+def tokens_per_second(stream: streams.TrainStream, end: int, least_seconds: float = 3) -> float:
+    """The rate of a stream. end: the id of the ends of sentences, which do not count."""
+    n_tokens = 0
+    seconds = 0.0
+    began = time.perf_counter()
+    while seconds < least_seconds:
+        n_tokens += int((next(stream).forward_target != end).sum())
+        seconds = time.perf_counter() - began
+    return n_tokens / seconds
 
 
 def latency(args: argparse.Namespace) -> dict:
@@ -157,10 +168,9 @@ def latency(args: argparse.Namespace) -> dict:
     sentences = [sentence for sentence in polarity_sentences() if len(sentence) == 20]
     times = [seconds_of(embedder.encode, [sentence]) for sentence in sentences[:100]]
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint.save_model(
-            Path(folder, "model"), embedder.config, embedder.bilm.state_dict(), None
-        )
-        load = seconds_of(elmo.ELMoEmbedder, Path(folder, "model"))
+        model = Path(folder, "model")
+        checkpoint.save_model(model, embedder.config, embedder.bilm.state_dict(), None)
+        load = seconds_of(elmo.ELMoEmbedder, model)
     return {"one sentence, ms": 1000 * statistics.median(times[10:]), "load, s": load}
 
 
@@ -168,10 +178,14 @@ def latency(args: argparse.Namespace) -> dict:
 
 
 class TrainingStep:
-    """Training steps of a random model: forward, backward, exchange of gradients, clipping and update."""
+    """Training steps of a random model.
+
+    Forward, backward, exchange of gradients, clipping and update.
+    """
 
     def __init__(self, config: elmo.ELMoConfig, rows: int, ranks: Ranks | None = None):
-        self.bilm, self.ranks = elmo.BiLM(config), ranks
+        self.bilm = elmo.BiLM(config)
+        self.ranks = ranks
         self.optimizer = Adagrad(self.bilm.named_parameters(), 0.2, max_grad_norm=10.0)
         self.state = self.bilm.zero_state(rows)
 
@@ -192,30 +206,31 @@ class TrainingStep:
 
 
 def same_step(config: elmo.ELMoConfig, corpus, vocabulary: Vocabulary, candidates: int) -> Callable:
-    """A function that repeats a training step with the same batch of 64 rows, and has already been called once."""
-    training_step, batch = (
-        TrainingStep(config, 64),
-        next(streams.TrainStream(corpus, vocabulary, 64, STEPS)),
-    )
+    """A function that repeats a training step with the same batch of 64 rows.
+
+    It has already been called once.
+    """
+    training_step = TrainingStep(config, 64)
+    batch = next(streams.TrainStream(corpus, vocabulary, 64, STEPS))
     drawn = softmax.draw_candidates(len(vocabulary), candidates, np.random.default_rng(0))
     training_step(batch, drawn)
     return lambda: training_step(batch, drawn)
 
 
 def count_operators(work: Callable[[], object]) -> dict[str, int]:
-    """Count the operators that Paddle runs, forward and backward, and the kernels that it launches."""
+    """Count the operators that Paddle runs, forward and backward, and the kernels it launches."""
     profiler = paddle.profiler.Profiler(
         targets=[paddle.profiler.ProfilerTarget.CPU], on_trace_ready=lambda _: None
     )
     profiler.start()
     work()
     profiler.stop()
-    nodes, kinds = list(profiler.profiler_result.get_data().values()), Counter()
+    nodes = list(profiler.profiler_result.get_data().values())
+    kinds = Counter()
     while nodes:
         node = nodes.pop()
-        is_kernel = node.name.endswith(
-            (" kernel launch", " compute")
-        )  # as Paddle 3 and 2.6 call it
+        # as Paddle 3 and 2.6 call it
+        is_kernel = node.name.endswith((" kernel launch", " compute"))
         kinds["Kernel" if is_kernel else str(node.type).rpartition(".")[2]] += 1
         nodes.extend(node.children_node)
     return {"operators": kinds["Operator"], "launches": kinds["Kernel"]}
@@ -230,25 +245,29 @@ class Clock:
 
     def lap(self, name: str) -> None:
         """Add the time since the last lap to a part."""
-        began, self.last = self.last, time.perf_counter()
-        self.seconds[name] += self.last - began
+        now = time.perf_counter()
+        self.seconds[name] += now - self.last
+        self.last = now
 
 
 def measured(run, runs: int, flop_per_token: float, config: elmo.ELMoConfig) -> dict:
     """Rates of several runs, each between two measurements of R: those of the median run."""
-    results, rate = [], matrix_rate()
+    results = []
+    before = matrix_rate()
     for _ in range(runs):
-        tokens, seconds = run()
-        before, rate = rate, matrix_rate()
-        peak = (before + rate) / 2
-        results.append((tokens / seconds * flop_per_token / peak, tokens / seconds, peak))
+        n_tokens, seconds = run()
+        after = matrix_rate()
+        peak = (before + after) / 2
+        speed = n_tokens / seconds
+        results.append((speed * flop_per_token / peak, speed, peak))
+        before = after
     efficiency, speed, peak = sorted(results)[len(results) // 2]
     return {
         "model": f"P {config.projection_dim}, H {config.cell_dim}, {config.n_layers} layers",
         "R, GFLOP/s": peak / 1e9,
         "tokens/s": speed,
         "efficiency": efficiency,
-        "efficiencies": " ".join(f"{result[0]:.3f}" for result in results),
+        "efficiencies": " ".join(f"{efficiency:.3f}" for efficiency, _, _ in results),
         "peak memory, MB": peak_memory() / 2**20,
     }
 
@@ -267,8 +286,9 @@ def seconds_of(work: Callable, *arguments, clock: Callable[[], float] = time.per
 
 
 def lstm_flop(config: elmo.ELMoConfig) -> float:
-    p, h = config.projection_dim, config.cell_dim
-    return 2 * config.n_layers * 2 * (2 * p * 4 * h + h * p)
+    P = config.projection_dim
+    H = config.cell_dim
+    return 2 * config.n_layers * 2 * (2 * P * 4 * H + H * P)
 
 
 def peak_memory() -> int:
@@ -285,31 +305,35 @@ def random_embedder(
 
 def first_existing(folders: Sequence[Path]) -> Path:
     """The first existing folder, or the sample."""
-    return next((folder for folder in folders if folder.is_dir()), SAMPLE)
+    for folder in folders:
+        if folder.is_dir():
+            return folder
+    return SAMPLE
 
 
 def polarity_sentences() -> list[list[str]]:
     """The sentences of rt-polarity, or of the sample if that is missing, in random order."""
+    sentences: list[list[str]] = []
     files = sorted(first_existing(REVIEWS).glob("rt-polarity.*"))
-    if files:
-        lines = (
-            line.split()
-            for path in files
-            for line in path.read_text(encoding="latin-1").split("\n")
-        )
-    else:
-        lines = (sentence for path in sorted(SAMPLE.iterdir()) for sentence in read_sentences(path))
-    lines = [line for line in lines if line]
-    return [lines[k] for k in np.random.RandomState(0).permutation(len(lines))]
+    for path in files:
+        lines = path.read_text(encoding="latin-1").split("\n")
+        sentences.extend(line.split() for line in lines)
+    if not files:
+        for path in sorted(SAMPLE.iterdir()):
+            sentences.extend(read_sentences(path))
+    sentences = [sentence for sentence in sentences if sentence]
+    order = np.random.RandomState(0).permutation(len(sentences))
+    return [sentences[k] for k in order]
 
 
 def training_text(vocab_size: int) -> tuple[Corpus, Vocabulary]:
-    """The 1 Billion Word sample, or ours, and a vocabulary of its words, filled up to the given size."""
+    """The 1 Billion Word sample, or ours, and a vocabulary of its words, filled up to this size."""
     n_words = vocab_size - len(SPECIAL_TOKENS)
     corpus = Corpus(first_existing(NEWS))
-    counts = Counter(
-        token for path in corpus.paths for sentence in read_sentences(path) for token in sentence
-    )
+    counts: Counter[str] = Counter()
+    for path in corpus.paths:
+        for sentence in read_sentences(path):
+            counts.update(sentence)
     words = sorted(counts, key=lambda word: (-counts[word], word))[:n_words]
     filler = [f"word-{k}" for k in range(n_words - len(words))]
     return corpus, Vocabulary([*SPECIAL_TOKENS, *words, *filler])

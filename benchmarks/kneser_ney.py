@@ -1,11 +1,12 @@
 """Perplexity of interpolated modified Kneser-Ney n-grams, a baseline for a biLM on the same text.
 
-    python benchmarks/kneser_ney.py --train_data_path='corpus/train/*' --dev_data_path='corpus/dev/*' \\
-        --vocab_file=corpus/vocab.txt
+    python benchmarks/kneser_ney.py --train_data_path='corpus/train/*' \\
+        --dev_data_path='corpus/dev/*' --vocab_file=corpus/vocab.txt
 
-Comparable with run_eval.py: the same vocabulary, with OOV words as <UNK>, and the same predictions: every word and the
-special token at the sentence's end. The backward model is trained on reversed sentences. One difference remains: an n-gram
-sees nothing before its sentence, while the biLM's state comes from the sentences before.
+Comparable with run_eval.py: the same vocabulary, with OOV words as <UNK>, and the same predictions:
+every word and the special token at the sentence's end. The backward model is trained on reversed
+sentences. One difference remains: an n-gram sees nothing before its sentence, while the biLM's
+state comes from the sentences before.
 """
 
 import sys
@@ -28,26 +29,40 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--orders", **arguments.COUNT, nargs="+", default=[3, 5], help="lengths of n-grams"
     )
-    help = "one discount for all counts, instead of estimating them"
-    parser.add_argument("--discount", type=float, metavar="D", help=help)
+    parser.add_argument(
+        "--discount",
+        type=float,
+        metavar="D",
+        help="one discount for all counts, instead of estimating them",
+    )
     args = parser.parse_args(argv)
     vocabulary = Vocabulary.from_file(args.vocab_file)
-    train, dev = Corpus(args.train_data_path), Corpus(args.dev_data_path)
-    for name, corpus in (("train", train), ("dev", dev)):
-        counts = corpus.count(vocabulary)
-        print(
-            f"{name:<6} {counts.tokens:>11,} tokens in {counts.sentences:,} sentences, {counts.predictions:,} predictions "
-            f"in each direction; {counts.unknown / counts.tokens:.2%} outside the vocabulary of {len(vocabulary):,} words"
-        )
-    train, dev = read_ids(train, vocabulary), read_ids(dev, vocabulary)
-    backward_texts = [[sentence[::-1] for sentence in sentences] for sentences in (train, dev)]
+    train = described("train", Corpus(args.train_data_path), vocabulary)
+    dev = described("dev", Corpus(args.dev_data_path), vocabulary)
+    backward_train = reversed_words(train)
+    backward_dev = reversed_words(dev)
+    n_words = len(vocabulary)
     print("perplexity     forward  backward      mean")
     for order in args.orders:
-        forward, backward = (
-            KneserNey(training_text, len(vocabulary), order, args.discount).perplexity(scored)
-            for training_text, scored in ((train, dev), backward_texts)
-        )
-        print(f"{order}-gram    {forward:>12.2f}{backward:>10.2f}{(forward + backward) / 2:>10.2f}")
+        forward = KneserNey(train, n_words, order, args.discount).perplexity(dev)
+        backward = KneserNey(backward_train, n_words, order, args.discount).perplexity(backward_dev)
+        mean = (forward + backward) / 2
+        print(f"{order}-gram    {forward:>12.2f}{backward:>10.2f}{mean:>10.2f}")
+
+
+def described(name: str, corpus: Corpus, vocabulary: Vocabulary) -> list:
+    """Print the counts of a corpus, and return the ids of its sentences."""
+    counts = corpus.count(vocabulary)
+    print(
+        f"{name:<6} {counts.tokens:>11,} tokens in {counts.sentences:,} sentences, "
+        f"{counts.predictions:,} predictions in each direction; "
+        f"{counts.unknown / counts.tokens:.2%} outside the vocabulary of {len(vocabulary):,} words"
+    )
+    return read_ids(corpus, vocabulary)
+
+
+def reversed_words(sentences: list) -> list:
+    return [sentence[::-1] for sentence in sentences]
 
 
 if __name__ == "__main__":
