@@ -23,7 +23,8 @@ def user_path(path: str | Path) -> Path:
 def cache_path() -> Path:
     """Return where the user's folder for caches is or will be.
 
-    Without a home it is relative, with its ~. A relative XDG_CACHE_HOME is ignored, as its specification says.
+    Without a home it is relative, with its ~. A relative XDG_CACHE_HOME is ignored, as its
+    specification says.
     """
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (base if base.is_absolute() else user_path("~/.cache")) / "elmo"

@@ -1,8 +1,9 @@
 """Import Paddle with the right environment; choose its device and share work among threads.
 
-Always import Paddle from here: `from elmo_core.machine.runtime import paddle`. Its CPU build reads the number of threads
-and the BLAS code path from the environment during the import. The defaults are one thread and, on AMD processors, a slow
-path. Both are set here first, unless the user has set them, and Paddle's start-up messages are suppressed.
+Always import Paddle from here: `from elmo_core.machine.runtime import paddle`. Its CPU build reads
+the number of threads and the BLAS code path from the environment during the import. The defaults
+are one thread and, on AMD processors, a slow path. Both are set here first, unless the user has set
+them, and Paddle's start-up messages are suppressed.
 """
 
 import contextlib
@@ -39,13 +40,13 @@ _DEVICE_LOCK = threading.RLock()
 
 def n_cores() -> int:
     """Return the number of cores this process may use: containers and `taskset` can limit it."""
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
     for files in CPU_QUOTAS:
         try:
             texts = [(CGROUPS / file).read_text(encoding="ascii") for file in files]
-            quota, period = map(int, " ".join(texts).split())
+            quota, period = [int(number) for number in " ".join(texts).split()]
         except (OSError, ValueError):  # another version; or not limited: "max"
             continue
         if quota > 0:  # -1: not limited
@@ -64,22 +65,32 @@ def processor() -> str:
 
 
 def n_threads() -> int:
-    """Return the number of threads for Paddle's and our own work: OMP_NUM_THREADS, or 1 if that is not a positive number."""
-    outermost = (
-        os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    )  # of a list, one per nesting level
-    return max(1, int(outermost)) if outermost.isdecimal() and len(outermost) < 6 else 1
+    """Return the number of threads for Paddle's and our own work.
+
+    It is OMP_NUM_THREADS, or 1 if that is not a positive number.
+    """
+    per_level = os.environ.get("OMP_NUM_THREADS", "").split(",")  # one per nesting level
+    outermost = per_level[0].strip()
+    if outermost.isdecimal() and len(outermost) < 6:
+        return max(1, int(outermost))
+    return 1
 
 
 def rank_and_size() -> tuple[int, int]:
-    """Return this process's rank and the number of processes, according to `paddle.distributed.launch`."""
-    return int(os.environ.get("PADDLE_TRAINER_ID") or 0), int(
-        os.environ.get("PADDLE_TRAINERS_NUM") or 1
-    )
+    """Return this process's rank and the number of processes.
+
+    `paddle.distributed.launch` sets both.
+    """
+    rank = int(os.environ.get("PADDLE_TRAINER_ID") or 0)
+    size = int(os.environ.get("PADDLE_TRAINERS_NUM") or 1)
+    return rank, size
 
 
 def local_ranks() -> int:
-    """Return the number of this job's processes on this machine, according to `paddle.distributed.launch`."""
+    """Return the number of this job's processes on this machine.
+
+    `paddle.distributed.launch` lists them.
+    """
     endpoints = os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")
     host = os.environ.get("PADDLE_CURRENT_ENDPOINT", "").rpartition(":")[0]
     return max(1, sum(endpoint.rpartition(":")[0] == host for endpoint in endpoints if endpoint))
@@ -88,20 +99,18 @@ def local_ranks() -> int:
 def prepare_environment() -> None:
     """Set the number of threads and the BLAS code path for Paddle, unless the user has set them."""
     chosen = [name for name in THREAD_VARIABLES if name in os.environ]
-    if (
-        "PADDLE_TRAINER_ENDPOINTS" in os.environ
-        and chosen == ["OMP_NUM_THREADS"]
-        and os.environ[chosen[0]] == "1"
-    ):
-        chosen = []  # not the user's choice: Paddle sets it in the launcher, and its children inherit it
+    is_launched = "PADDLE_TRAINER_ENDPOINTS" in os.environ
+    if is_launched and chosen == ["OMP_NUM_THREADS"] and os.environ["OMP_NUM_THREADS"] == "1":
+        # Not the user's choice: Paddle sets it in the launcher, and its children inherit it.
+        chosen = []
     if not chosen:
         threads = str(max(1, n_cores() // local_ranks()))
         os.environ.update(dict.fromkeys(THREAD_VARIABLES, threads))
-    if (
-        "AuthenticAMD" in processor()
-    ):  # MKL's code for AVX-512 or AVX2; by default only Intel processors get it
+    if "AuthenticAMD" in processor():
+        # MKL's code for AVX-512 or AVX2; by default only Intel processors get it.
         os.environ.setdefault("MKL_DEBUG_CPU_TYPE", "7" if "avx512vl" in processor() else "5")
-    # idle BLAS threads must not spin: another direction's threads need the cores (see run_in_parallel)
+    # Idle BLAS threads must not spin: another direction's threads need the cores, see
+    # `run_in_parallel`.
     os.environ.setdefault("KMP_BLOCKTIME", "0")
     os.environ.setdefault("GLOG_minloglevel", "2")
 
@@ -109,38 +118,40 @@ def prepare_environment() -> None:
 def keep_freed_memory() -> None:
     """Make malloc keep the memory of freed tensors for reuse; only scripts call this.
 
-    By default glibc returns large blocks to the system, which must zero and map every page of the next one: 10 % of a
-    training step.
+    By default glibc returns large blocks to the system, which must zero and map every page of the
+    next one: 10 % of a training step.
     """
-    trim_threshold, mmap_max, arena_max = -1, -4, -8
     with contextlib.suppress(AttributeError, TypeError):  # not glibc; Windows
         mallopt = ctypes.CDLL(None).mallopt
-        for option, value in ((trim_threshold, 2**31 - 1), (mmap_max, 0), (arena_max, 1)):
-            mallopt(option, value)
+        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
+        mallopt(-4, 0)  # M_MMAP_MAX
+        mallopt(-8, 1)  # M_ARENA_MAX
 
 
 @functools.cache
 def import_paddle():
     """Prepare the environment and import Paddle, without its start-up messages."""
-    if problem := paddle_compat.problem(paddle_compat.installed(), metadata.version("numpy")):
+    problem = paddle_compat.problem(paddle_compat.installed(), metadata.version("numpy"))
+    if problem:
         raise UserError(problem)
     if "paddle" in sys.modules:
         if os.environ.get("OMP_NUM_THREADS", "1") == "1" and n_cores() > 1:
             warnings.warn(
-                "paddle was imported before elmo and runs on one thread, which is several times slower. "
-                "Import elmo first, or set OMP_NUM_THREADS before starting Python.",
+                "paddle was imported before elmo and runs on one thread, which is several times "
+                "slower. Import elmo first, or set OMP_NUM_THREADS before starting Python.",
                 stacklevel=2,
             )
         _keep_sigterm()
         return sys.modules["paddle"]
     prepare_environment()
-    root = logging.root.handlers[:], logging.root.level
+    handlers = logging.root.handlers[:]
+    level = logging.root.level
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()) as stderr:
         warnings.filterwarnings("ignore", message=".*ccache.*")
         import paddle
-    logging.root.handlers[:], logging.root.level = (
-        root  # Paddle's would also print other libraries' messages
-    )
+    # Paddle's handlers would also print other libraries' messages.
+    logging.root.handlers[:] = handlers
+    logging.root.level = level
     for logger in logging.root.manager.loggerDict.values():
         for handler in getattr(logger, "handlers", ()):
             if getattr(handler, "stream", None) is stderr:
@@ -182,14 +193,14 @@ def set_device(name: str = "auto", tf32: str = "auto") -> str:
 
 def device_name(name: str = "auto") -> str:
     """Paddle's name for auto, cpu, gpu or gpu:N. Raises if there is no such device."""
-    paddle, name = import_paddle(), str(name)
+    paddle = import_paddle()
+    name = str(name)
     gpus = paddle.device.cuda.device_count() if paddle.is_compiled_with_cuda() else 0
     if name == "auto":
         name = "gpu" if gpus else "cpu"
     kind, _, number = name.partition(":")
-    if name != "cpu" and not (
-        kind == "gpu" and ((number.isdecimal() and len(number) < 6) or name == "gpu")
-    ):
+    is_numbered = kind == "gpu" and number.isdecimal() and len(number) < 6
+    if name not in ("cpu", "gpu") and not is_numbered:
         raise UserError(
             f"device {name:.80}: expected auto, cpu, gpu or gpu:N (for instance gpu:0)."
         )
@@ -205,7 +216,10 @@ def device_name(name: str = "auto") -> str:
 
 
 def portable_device(name: str) -> str:
-    """Return the device for a copy of something, perhaps on another machine: auto, if this is what auto chooses here."""
+    """Return the device for a copy of something, perhaps on another machine.
+
+    It is auto, if this is what auto chooses here.
+    """
     return "auto" if name == device_name() else name
 
 
@@ -213,7 +227,8 @@ def portable_device(name: str) -> str:
 def on_device(name: str):
     """Use a device inside the block, then restore the previous one.
 
-    The setting is global to the process, as that of TF32: with CUDA, one thread at a time is inside such a block.
+    The setting is global to the process, as that of TF32: with CUDA, one thread at a time is inside
+    such a block.
     """
     paddle = import_paddle()
     with _DEVICE_LOCK if paddle.is_compiled_with_cuda() else contextlib.nullcontext():
@@ -231,8 +246,8 @@ def on_device(name: str):
 def to_tensor(array):
     """Copy a NumPy array to the device.
 
-    Copying an array to a GPU directly would wait until the GPU has finished all queued work. The copy of a host tensor is
-    itself queued, and the program continues.
+    Copying an array to a GPU directly would wait until the GPU has finished all queued work. The
+    copy of a host tensor is itself queued, and the program continues.
     """
     paddle = import_paddle()
     if paddle.get_device() == "cpu":
@@ -244,9 +259,8 @@ def to_tensor(array):
 def mkl() -> ctypes.CDLL | None:
     """Paddle's MKL library, which its CPU builds for x86 contain; None if there is none."""
     try:
-        return ctypes.CDLL(
-            str(Path(import_paddle().__file__).parent / "libs" / "libmklml_intel.so")
-        )
+        libraries = Path(import_paddle().__file__).parent / "libs"
+        return ctypes.CDLL(str(libraries / "libmklml_intel.so"))
     except OSError:
         return None
 
@@ -263,15 +277,16 @@ def _gomp() -> ctypes.CDLL | None:
 def _run_on(n: int, task: Callable) -> Any:
     """Run a task with n BLAS threads of the calling thread."""
     gomp = _gomp()
-    before = mkl().MKL_Set_Num_Threads_Local(n), gomp and gomp.omp_get_max_threads()
+    mkl_threads = mkl().MKL_Set_Num_Threads_Local(n)  # the number before
+    gomp_threads = gomp.omp_get_max_threads() if gomp else None
     try:
         if gomp:
             gomp.omp_set_num_threads(n)
         return task()
     finally:
-        mkl().MKL_Set_Num_Threads_Local(before[0])
+        mkl().MKL_Set_Num_Threads_Local(mkl_threads)
         if gomp:
-            gomp.omp_set_num_threads(before[1])
+            gomp.omp_set_num_threads(gomp_threads)
 
 
 @functools.cache
@@ -283,8 +298,8 @@ def _workers(process: int) -> ThreadPoolExecutor:
 def run_in_parallel(tasks: Sequence[Callable]) -> list:
     """Run independent Paddle tasks, in parallel on a CPU with enough threads. Returns their results.
 
-    Paddle's elementwise operators use one thread. Two directions on two threads, each with half of the BLAS threads, keep
-    all cores busy. On a GPU the tasks are queued one after another.
+    Paddle's elementwise operators use one thread. Two directions on two threads, each with half of
+    the BLAS threads, keep all cores busy. On a GPU the tasks are queued one after another.
     """
     threads_per_task = n_threads() // max(1, len(tasks))
     if (
@@ -303,4 +318,4 @@ def run_in_parallel(tasks: Sequence[Callable]) -> list:
         first = _run_on(threads_per_task, tasks[0])
     finally:
         wait(others)  # no task may outlive this call
-    return [first, *(other.result() for other in others)]
+    return [first] + [other.result() for other in others]
