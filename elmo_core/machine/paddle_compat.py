@@ -18,7 +18,7 @@ TOO_NEW = (3, 4)
 
 
 def installed() -> str | None:
-    """Return the version of the installed Paddle, found without importing it; None if not installed."""
+    """Return the installed Paddle's version without importing it; None if not installed."""
     package = importlib.util.find_spec("paddle")
     if package is None or package.origin is None:
         return None
@@ -83,7 +83,7 @@ def allow_tf32(paddle, allowed: bool) -> None:
 
 
 def current_stream(paddle) -> int:
-    """Return the address of the CUDA stream on which Paddle runs its operators on the current device."""
+    """Return the address of the CUDA stream on which Paddle runs its operators."""
     return paddle.base.core._get_current_stream(-1).cuda_stream
 
 
@@ -140,7 +140,7 @@ def set_random_states(paddle, saved: Sequence[list]) -> None:
 
 
 def to_array(x) -> np.ndarray:
-    """Return a tensor as a NumPy array, without a copy if Paddle (from 3 on) can share its memory."""
+    """Return a tensor as a NumPy array, without a copy if Paddle (from 3 on) can share it."""
     if x.place.is_cpu_place() and hasattr(x, "__dlpack__"):
         return np.from_dlpack(x)
     return x.numpy()

@@ -161,7 +161,7 @@ def import_paddle():
 
 
 def _keep_sigterm() -> None:
-    """Install the program's handler again, which Paddle has replaced by one that reports a crash."""
+    """Install the program's handler again: Paddle has replaced it by one that reports a crash."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM) or signal.SIG_DFL)
 
@@ -296,7 +296,9 @@ def _workers(process: int) -> ThreadPoolExecutor:
 
 
 def run_in_parallel(tasks: Sequence[Callable]) -> list:
-    """Run independent Paddle tasks, in parallel on a CPU with enough threads. Returns their results.
+    """Run independent Paddle tasks and return their results.
+
+    They run in parallel on a CPU with enough threads.
 
     Paddle's elementwise operators use one thread. Two directions on two threads, each with half of
     the BLAS threads, keep all cores busy. On a GPU the tasks are queued one after another.
