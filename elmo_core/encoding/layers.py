@@ -41,13 +41,16 @@ class LayerChoice:
         return max(self.indices, default=0)
 
     def select(self, layers: Sequence[Sequence[paddle.Tensor]]) -> list[Sequence[paddle.Tensor]]:
-        """Return the chosen layers of the biLM, each (forward, backward), or their sum."""
+        """Return the chosen layers of the biLM, or their sum.
+
+        A layer has one or more parts, such as (forward, backward), which are summed separately.
+        """
         if self.how != "sum":
             return [layers[index] for index in self.indices]
         indices = self.indices or [0]  # of zeros, if all weights are 0
         sums = []
-        for direction in (0, 1):
-            terms = [_scaled(layers[index][direction], self.weights[index]) for index in indices]
+        for part in range(len(layers[0])):
+            terms = [_scaled(layers[index][part], self.weights[index]) for index in indices]
             sums.append(sum(terms[1:], terms[0]))
         return [sums]
 
