@@ -1,4 +1,4 @@
-"""Downstream tasks on ELMo vectors: tagging/, classification/, reading/, parsing/. No command-line flags.
+"""Tasks on ELMo vectors: tagging/, classification/, reading/, parsing/. No command-line flags.
 
 from elmo_tasks import Classifier, Parser, Reader, Tagger
 """

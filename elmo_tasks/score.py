@@ -1,4 +1,4 @@
-"""What all scores have in common: of an epoch on the dev set, of a test set, and those that a saved model tells of."""
+"""What all scores have in common: of an epoch, of a test set, and those of a saved model."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -7,7 +7,10 @@ from typing import Any
 
 
 class Score(ABC):
-    """The score of a model on labelled data. It prints itself, and `score["f1"]` is a figure of `to_dict()`."""
+    """The score of a model on labelled data.
+
+    It prints itself, and `score["f1"]` is a figure of `to_dict()`.
+    """
 
     @property
     @abstractmethod
@@ -44,7 +47,7 @@ class Score(ABC):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PlainScore(Score):
-    """A score that is given as what the properties of a score return: of a saved training, or of a simple task."""
+    """A score whose parts are given: of a saved model, or of a simple task."""
 
     figures: Mapping[str, Any]
     value: float = 0.0

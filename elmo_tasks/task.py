@@ -1,4 +1,4 @@
-"""The base of all tasks: a network with everything it was trained with, in memory and as a folder."""
+"""The base of all tasks: a network with all it was trained with, in memory and as a folder."""
 
 import json
 import math
@@ -89,17 +89,22 @@ class Network(Protocol):
 
 
 class Task(ABC, Generic[S, Example, Prediction]):
-    """A network with its settings and parts. Thread-safe: one thread at a time computes, and one at a time trains.
+    """A network with its settings and parts.
 
-    A user trains with `train`, loads with the name of the class, and calls `predict`, `iter_predict`, `evaluate` and `save`.
-    settings: of the training. scores: of the trained model, by part of the data: dev, test.
+    Thread-safe: one thread at a time computes, and one at a time trains.
+
+    A user trains with `train`, loads with the name of the class, and calls `predict`,
+    `iter_predict`, `evaluate` and `save`. There are:
+    settings: of the training.
+    scores: of the trained model, by part of the data: dev, test.
     training: the best epoch, the seconds, and the number of examples by part of the data.
-    parts: what else the network and its predictions depend on, as plain values for JSON, such as labels and words.
+    parts: what else the network and its predictions depend on, as plain values for JSON, such as
+    labels and words.
 
-    All other methods are for subclasses. One must define `name`, `settings_type`, and what is abstract: `read_data`,
-    `set_up`, `build`, `collate`, `decode`, `measure` and `results`; it may define the others of that section.
-    Examples are of any type with `tokens`; those without may define `texts`, `length` and `rows`. In training their
-    `repr` tells data sets apart.
+    All other methods are for subclasses. One must define `name`, `settings_type`, and what is
+    abstract: `read_data`, `set_up`, `build`, `collate`, `decode`, `measure` and `results`; it may
+    define the others of that section. Examples are of any type with `tokens`; those without must
+    define `texts`, `length` and `rows`. In training their `repr` tells data sets apart.
     """
 
     name: ClassVar[str]  # such as "tagger"
@@ -116,16 +121,16 @@ class Task(ABC, Generic[S, Example, Prediction]):
     identity: dict[str, Any] | None = None  # what a resumed training must share
 
     def __init__(self, folder: str | Path = "", device: str = "auto", precision: str = "float32"):
-        """Load a trained model from its folder, or a ready-made one by its name; `train` makes new ones.
+        """Load a trained model from its folder, or a ready-made one by its name.
 
         A folder of that name with a trained model takes precedence over the ready-made model.
-        device: auto, cpu, gpu or gpu:N. precision: of ELMo's products: float32, bfloat16 or auto.
+        device: auto, cpu, gpu or gpu:N.
+        precision: of ELMo's products: float32, bfloat16 or auto.
         """
         if not str(folder):
             cls = type(self).__name__
-            raise TypeError(
-                f"{cls}() lacks the folder, or the name, of a trained model. {cls}.train(...) trains one."
-            )
+            lacks = f"{cls}() lacks the folder, or the name, of a trained model"
+            raise TypeError(f"{lacks}. {cls}.train(...) trains one.")
         # Raises unless this machine has them.
         chosen_precision(precision, runtime.device_name(device))
         name = str(folder)
@@ -158,26 +163,32 @@ class Task(ABC, Generic[S, Example, Prediction]):
     @classmethod
     @abstractmethod
     def read_data(cls, data: Any, name: str, settings: S) -> list[Example]:
-        """Read labelled examples: a file, a table, or a pair (texts, labels). name: of the argument, for messages."""
+        """Read labelled examples: a file, a table, or a pair (texts, labels).
+
+        name: of the argument, for messages.
+        """
 
     @classmethod
     @abstractmethod
     def set_up(
         cls, data: dict[str, list[Example]], settings: S, pretrained: PretrainedELMo | None
     ) -> tuple[S, dict[str, Any], dict[str, list[Any]]]:
-        """Complete what `read_data` returned, by part of the data: train and, if given, dev and test.
+        """Complete what `read_data` returned of train and, if given, of dev and test.
 
-        Returns the settings with what the data tell, the parts, and the examples, which include dev; see `resolve_language`
-        and `with_dev`.
+        Returns the settings with what the data tell, the parts, and the examples, which include
+        dev; see `resolve_language` and `with_dev`.
         """
 
     @abstractmethod
     def build(self) -> Network:
-        """Build the network from `settings`, `parts`, `vectors` and `pretrained`; its `inputs` are `make_inputs()`."""
+        """Build the network from `settings`, `parts`, `vectors` and `pretrained`.
+
+        Its `inputs` are `make_inputs()`.
+        """
 
     @abstractmethod
     def collate(self, examples: Sequence[Any]) -> Any:
-        """Make a batch of examples, with what they should be predicted as if the network is in training."""
+        """Make a batch of examples; with their labels, if the network is in training."""
 
     @abstractmethod
     def decode(self, batch: Any) -> Sequence[Prediction]:
@@ -189,20 +200,21 @@ class Task(ABC, Generic[S, Example, Prediction]):
 
     @abstractmethod
     def results(self, texts: Iterable[Any], is_lazy: bool = False) -> Iterator[Any]:
-        """Yield what `predict` returns of each text that a user gives: make examples, and see `predicted`.
+        """Yield what `predict` returns of each text that a user gives.
 
-        What is no text is a TypeError that names its number.
+        It makes examples, and takes their predictions from `predicted`. What is no text is a
+        TypeError that names its number.
         """
 
     # What a subclass may define
 
     @classmethod
     def texts(cls, examples: Sequence[Example]) -> Iterable[str]:
-        """The texts or tokens of examples that `read_data` returned, by which the language is recognised."""
+        """The texts or tokens of what `read_data` returned, by which the language is recognised."""
         return (" ".join(example.tokens) for example in examples)
 
     def complete(self, examples: list[Example]) -> list[Example]:
-        """Complete examples of `read_data` as `set_up` did those of the training, for example with their tokens."""
+        """Complete what `read_data` returned as `set_up` did in training, such as with tokens."""
         return examples
 
     def is_one(self, texts: Any) -> bool:
@@ -210,7 +222,10 @@ class Task(ABC, Generic[S, Example, Prediction]):
         return isinstance(texts, str)
 
     def make_inputs(self, **options: Any) -> TokenInputs:
-        """Build the inputs of the network, with `parts["words"]`, if there are any. options: of `TokenInputs`."""
+        """Build the inputs of the network, with `parts["words"]`, if there are any.
+
+        options: of `TokenInputs`.
+        """
         words = self.parts.get("words")
         vocabulary = Vocabulary([*SPECIAL_TOKENS, *words]) if words is not None else None
         return TokenInputs(self.settings, vocabulary, self.vectors, self.pretrained, **options)
@@ -224,7 +239,10 @@ class Task(ABC, Generic[S, Example, Prediction]):
         return Rows([example.tokens for example in examples])
 
     def prepare(self, train: Sequence[Any]) -> None:
-        """Set what the network takes from the training data, whose ELMo vectors are cached: words, and statistics."""
+        """Set what the network takes from the training data: counts of words, and statistics.
+
+        The ELMo vectors of the data are cached.
+        """
         inputs = self.network.inputs
         if inputs.words:
             inputs.words.count(chain.from_iterable(self.rows(train).tokens))
@@ -260,14 +278,18 @@ class Task(ABC, Generic[S, Example, Prediction]):
         progress: Progress | bool = True,
         device: str = "auto",
     ) -> "Self":
-        """Train a model. It has the weights of the epoch that scores best on the dev set; its `scores` tell more.
+        """Train a model.
 
-        data: a file, a table, or a list, whose labels are given separately; the class says of what. A table is a
-        DataFrame, a `datasets.Dataset` or a list of dictionaries.
+        It has the weights of the epoch that scores best on the dev set; its `scores` tell more.
+        data: a file, a table, or a list, whose labels are given separately; the class says of what.
+        A table is a DataFrame, a `datasets.Dataset` or a list of dictionaries.
         dev, test: the same, or a pair (data, labels). Without dev, a tenth of the data is held out.
-        save_dir: a new or empty folder for the model; overwrite: or that of such a model, which is replaced at the end.
-        resume: continue an interrupted training, start if there is none, return the model if it is finished.
+        save_dir: a new or empty folder for the model.
+        overwrite: also that of such a model, which is replaced at the end.
+        resume: continue an interrupted training, start if there is none, return the model if it is
+        finished.
         progress: called with the scores of each epoch; False: no bar.
+
         Trainings in several threads run one after the other.
         """
         cls._check_definition()
@@ -329,9 +351,10 @@ class Task(ABC, Generic[S, Example, Prediction]):
         resume: bool,
         progress: Progress | bool,
     ) -> "Self":
-        """Train on data["train"], select on data["dev"], score data["test"], if there is one, and save in the locked folder.
+        """Train on data["train"], select on data["dev"], score data["test"], if there is one.
 
-        If `resume` finds the finished model there, that is returned.
+        folder: locked; the model is saved there. If `resume` finds the finished model there, that
+        is returned.
         """
         train = data["train"]
         dev = data["dev"]
@@ -345,7 +368,7 @@ class Task(ABC, Generic[S, Example, Prediction]):
                 check_identity(folder, finished.identity or {}, self.identity)
                 log.info(f"{folder} is complete.")
                 return finished
-            inputs.cache(map(self.rows, data.values()), progress is not False)
+            inputs.cache([self.rows(part) for part in data.values()], progress is not False)
             self.prepare(train)
             seconds = 0.0
             for number, settings in enumerate(self.phases(), 1):
@@ -376,11 +399,14 @@ class Task(ABC, Generic[S, Example, Prediction]):
     # Scores and predictions
 
     def evaluate(self, data: Any, labels: Iterable[Any] | None = None) -> Score:
-        """Score the model on data, given as to `train`. The score prints itself; `score["f1"]` is a figure."""
+        """Score the model on data, given as to `train`.
+
+        The score prints itself; `score["f1"]` is a figure.
+        """
         return self.evaluated(self.read(data if labels is None else (data, labels)))
 
     def predict(self, texts: Any) -> Any:
-        """Return what is predicted of each text of a list or column; of one text, its prediction."""
+        """Return what is predicted of each text of a list or column; of one text, that of it."""
         return self._one_or_all(texts, self.results)
 
     def iter_predict(self, texts: Iterable[Any]) -> Iterator[Any]:
@@ -388,7 +414,10 @@ class Task(ABC, Generic[S, Example, Prediction]):
         return self.results(checked_stream(texts), is_lazy=True)
 
     def _one_or_all(self, texts: Any, predict: Callable[[Sequence[Any]], Iterator[Any]]) -> Any:
-        """The only result of one text, or the list of those of several. predict: yields that of each text."""
+        """The only result of one text, or the list of those of several.
+
+        predict: yields that of each text.
+        """
         if self.is_one(texts):
             (result,) = predict([texts])
             return result
@@ -415,7 +444,10 @@ class Task(ABC, Generic[S, Example, Prediction]):
     def predicted(
         self, examples: Iterable[Any], is_lazy: bool = False
     ) -> Iterator[tuple[Any, Prediction]]:
-        """Yield each example with its prediction, in order. is_lazy: some, not all, are sorted into batches together."""
+        """Yield each example with its prediction, in order.
+
+        is_lazy: some, not all, are sorted into batches together.
+        """
         batches = sentence_batches(
             examples,
             self.batch_size,
@@ -571,7 +603,10 @@ class Task(ABC, Generic[S, Example, Prediction]):
             raise UserError(f"{path}: {reason} Copy the folder again, or train again.") from error
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return a copy's state, without caches and the lock: a published ELMo's name, the weights of any other."""
+        """Return a copy's state, without caches and the lock.
+
+        A published ELMo is its name, any other its weights.
+        """
         source = None
         if self.pretrained:
             source = self.pretrained.name
@@ -601,7 +636,7 @@ class Task(ABC, Generic[S, Example, Prediction]):
         self.folder = folder
 
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
-        """Save the model in a new folder, an empty one, or, with `overwrite`, that of a model of this kind.
+        """Save the model in a new or empty folder or, with `overwrite`, that of such a model.
 
         Other files in the folder stay as they are.
         """
@@ -616,7 +651,10 @@ class Task(ABC, Generic[S, Example, Prediction]):
         self.folder = folder.resolve()
 
     def card(self, name: str) -> str:
-        """The model card: what the model was trained on and how, its scores, how to use it. name: of its folder."""
+        """The model card: what the model was trained on and how, its scores, how to use it.
+
+        name: of its folder.
+        """
         changed = json.dumps(self.settings.changed(), ensure_ascii=False)
         lines = [f"- settings other than the defaults: {changed:.2000}"]
         if "labels" in self.parts:
@@ -646,7 +684,10 @@ class Task(ABC, Generic[S, Example, Prediction]):
 def resolve_language(
     settings: S, texts: Iterable[str], pretrained: PretrainedELMo | None
 ) -> tuple[S, Tokeniser]:
-    """The settings with the language of the texts, and with the lines of the user's dictionary; and the tokeniser."""
+    """The settings with the language of the texts and the user's dictionary; and the tokeniser.
+
+    The dictionary is then the list of its lines.
+    """
     known = pretrained.words if pretrained else ()
     tokeniser = make_tokeniser(settings.lang, texts, known, settings.user_dict)
     user_dict = tokeniser.segment.entries if tokeniser.segment else None

@@ -1,4 +1,7 @@
-"""Labelled texts, and pairs of texts, of any task: files, tables and lists. The formats of files: see records.py."""
+"""Labelled texts, and pairs of texts, of any task: files, tables and lists.
+
+The formats of files: see records.py.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +21,10 @@ TEXT2_COLUMNS = ("text2", "text_b", "sentence2")
 
 @dataclass
 class Text:
-    """A text, or a pair of texts, and its label, if this is known. tokens: of each text. where: its file and line."""
+    """A text, or a pair of texts, and its label, if this is known.
+
+    tokens: of each text. where: its file and line.
+    """
 
     texts: tuple[str, ...]
     label: Any = None
@@ -33,7 +39,10 @@ def as_text(value: Any, where: str, label: Any = None) -> Text:
 
 
 def given_text(value: Any, number: int, is_pair: bool = False) -> Text:
-    """A text that a user gives to `predict`, or a pair. Raise a TypeError unless it is one. number: of the text."""
+    """A text that a user gives to `predict`, or a pair.
+
+    Raise a TypeError unless it is one. number: of the text.
+    """
     parts = [value] if isinstance(value, str) else as_list(value) or [value]
     if len(parts) != 1 + is_pair or not all(isinstance(part, str) for part in parts):
         expected = "a string. Join tokens with spaces, and set `lang=none`"
@@ -44,7 +53,10 @@ def given_text(value: Any, number: int, is_pair: bool = False) -> Text:
 
 
 def tokenise(text: Text, tokeniser: Tokeniser, maximum: int) -> bool:
-    """Set the tokens of a text. Returns whether there are more than the maximum, which are left out."""
+    """Set the tokens of a text.
+
+    Returns whether there are more than the maximum, which are left out.
+    """
     tokens = [tokeniser(part) for part in text.texts]
     text.tokens = tuple(part[:maximum] for part in tokens)
     return any(len(part) > maximum for part in tokens)
@@ -68,7 +80,8 @@ class Columns(NamedTuple):
 class TextReader:
     """Reads labelled texts.
 
-    columns: TEXT,LABEL or, of pairs, TEXT,LABEL,TEXT2, if not usual names. data_format: of files, if not that of the ending.
+    columns: TEXT,LABEL or, of pairs, TEXT,LABEL,TEXT2, if not usual names. data_format: of files,
+    if not that of the ending.
     check: returns the value of a label, or raises; it receives the label and where it is.
     """
 
@@ -89,7 +102,10 @@ class TextReader:
             )
 
     def read(self, data: Any, name: str) -> list[Text]:
-        """The texts of a file, of a table, or of a pair of texts and labels. name: of the argument."""
+        """The texts of a file, of a table, or of a pair of texts and labels.
+
+        name: of the argument.
+        """
         texts = []
         is_file = isinstance(data, str | Path)
         if is_file or records.is_table(data):
@@ -124,15 +140,19 @@ class TextReader:
         text = first_of(TEXT_COLUMNS, keys)
         label = first_of(LABEL_COLUMNS, keys)
         if text is None or label is None:
-            found = ", ".join(str(key) for key in record)
-            advice = ""
-            if isinstance(record, records.Row):
-                advice = " A .csv needs a first line with such names; without one, the columns of a .tsv have numbers."
-            raise UserError(
-                f"{records.header_position(record, where)}: found the columns {found:.80}, expected text and label and, "
-                f"of pairs, text2. In training, `columns` names others: TEXT,LABEL[,TEXT2].{advice}"
-            )
+            raise UserError(_unknown_columns(record, where))
         return Columns(text, label, first_of(TEXT2_COLUMNS, keys))
+
+
+def _unknown_columns(record: Mapping[str, Any], where: str) -> str:
+    """What is said of columns without usual names."""
+    columns = ", ".join(str(key) for key in record)
+    found = f"found the columns {columns:.80}, expected text and label and, of pairs, text2"
+    advice = "In training, `columns` names others: TEXT,LABEL[,TEXT2]."
+    if isinstance(record, records.Row):
+        advice += " A .csv needs a first line with such names; without one, the columns of a .tsv "
+        advice += "have numbers."
+    return f"{records.header_position(record, where)}: {found}. {advice}"
 
 
 def first_of(names: Sequence[str], keys: set[str]) -> str | None:

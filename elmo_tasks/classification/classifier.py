@@ -28,14 +28,16 @@ _warn_once = cache(log.warning)
 class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
     """Predicts the labels of texts, or of pairs of texts. The epoch with the best ROC AUC is kept.
 
-    classifier = Classifier.train(texts, labels, save_dir="runs/reviews")
-    classifier = Classifier("runs/reviews")
-    classifier.predict(["The room was quiet and clean."])        # ["good"]
-    classifier.predict_proba("The room was quiet and clean.")    # array([0.04, 0.96]), in the order of its labels
+        classifier = Classifier.train(texts, labels, save_dir="runs/reviews")
+        classifier = Classifier("runs/reviews")
+        classifier.predict(["The room was quiet and clean."])        # ["good"]
+        classifier.predict_proba("The room was quiet and clean.")    # array([0.04, 0.96])
 
-    It is trained on a file, a table, or texts and their labels. A text is a string or, of pairs, a tuple of two strings.
+    It is trained on a file, a table, or texts and their labels. A text is a string or, of pairs, a
+    tuple of two strings.
 
-    parts: labels; pairs, whether it is of pairs; words, those of the training data, if they are learnt.
+    parts: labels; pairs, whether it is of pairs; words, those of the training data, if they are
+    learnt.
     """
 
     name = "classifier"
@@ -64,7 +66,7 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
         return self.results(checked_stream(texts), is_lazy=True)
 
     def predict_proba(self, texts: AnyText | Iterable[AnyText]) -> np.ndarray:
-        """Return the probabilities of the labels (n, labels); of one text, or pair of texts, (labels,)."""
+        """Return the probabilities of the labels (n, labels); of one text, or pair, (labels,)."""
         rows = self._one_or_all(texts, self._probabilities)
         if isinstance(rows, list):
             return np.array(rows, np.float32).reshape(-1, len(self.labels))
@@ -87,7 +89,7 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
 
     @classmethod
     def texts(cls, examples: Sequence[Text]) -> list[str]:
-        return [part for text in examples for part in text.texts]
+        return list(chain.from_iterable(text.texts for text in examples))
 
     @classmethod
     def set_up(
@@ -100,9 +102,8 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
         texts = list(chain.from_iterable(data.values()))
         n_cut = sum(tokenise(text, tokeniser, settings.max_seq_len) for text in texts)
         if n_cut:
-            log.warning(
-                f"{format_count(n_cut, 'texts')} cut after {settings.max_seq_len} tokens, see `max_seq_len`."
-            )
+            cut = format_count(n_cut, "texts")
+            log.warning(f"{cut} cut after {settings.max_seq_len} tokens, see `max_seq_len`.")
         n_empty = sum(not any(text.tokens) for text in texts)
         if n_empty:
             log.warning(f"{format_count(n_empty, 'texts')} without words.")
@@ -132,11 +133,14 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
             yield replace(settings, epochs=settings.tune_epochs)
 
     def length(self, example: Text) -> int:
-        return sum(map(len, example.tokens))
+        return sum(len(tokens) for tokens in example.tokens)
 
     def rows(self, examples: Sequence[Text]) -> Rows:
-        sides = [0, 1] if self.parts["pairs"] else [0]
-        return Rows([text.tokens[side] for side in sides for text in examples])
+        """The tokens of all texts or, of pairs, of all first texts before all second ones."""
+        tokens = [text.tokens[0] for text in examples]
+        if self.parts["pairs"]:
+            tokens += [text.tokens[1] for text in examples]
+        return Rows(tokens)
 
     def prepare(self, train: Sequence[Text]) -> None:
         """Set what all tasks take, and the weights of classes."""
@@ -184,7 +188,10 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
         return [self.label_ids[text.label] for text in texts]
 
     def _text(self, value: AnyText, number: int) -> Text:
-        """A text that a user gives; a warning if it has no words, for then its class is that of no text at all."""
+        """A text that a user gives, with its tokens.
+
+        A warning if it has no words, for then its label is that of no text at all.
+        """
         text = self.tokenised(given_text(value, number, bool(self.parts["pairs"])))
         if not any(text.tokens):
             _warn_once("A text without words gets the class of an empty text. This is logged once.")
@@ -194,30 +201,28 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
         """The text with its tokens. Raise unless it is a pair if the classifier is of pairs."""
         check_sides(text, self.parts["pairs"])
         if tokenise(text, self.tokeniser, self.settings.max_seq_len):
-            _warn_once(
-                f"Texts are cut after {self.settings.max_seq_len} tokens, as in training. This is logged once."
-            )
+            cut = f"Texts are cut after {self.settings.max_seq_len} tokens, as in training."
+            _warn_once(f"{cut} This is logged once.")
         return text
 
 
 def make_parts(train: Sequence[Text], settings: ClassifierSettings) -> dict[str, Any]:
-    """The classes of training texts, whether these are pairs, and their words, if these are learnt."""
+    """The labels of training texts, whether these are pairs, and their words if learnt."""
     counts = Counter(text.label for text in train)
     labels = distinct_labels(counts)
-    if counts[train[0].label] == 1 and train[0].where.endswith((".tsv:1", ".tsv.gz:1")):
-        log.warning(
-            f"{train[0].where}: only this line has the label {train[0].label!r:.60}. A header? Set `columns`."
-        )
+    first = train[0]
+    if counts[first.label] == 1 and first.where.endswith((".tsv:1", ".tsv.gz:1")):
+        found = f"only this line has the label {first.label!r:.60}"
+        log.warning(f"{first.where}: {found}. A header? Set `columns`.")
     log.info(f"classes: {join_names([f'{label} {counts[label]:,}' for label in labels], 50)}")
     if len(labels) > max(10, len(train) / 3):
         found = f"{len(labels):,} labels of {len(train):,} texts, such as {labels[-1]!r:.60}"
         log.warning(f"{found}: are the columns in another order? `columns` names them.")
     words = None
     if settings.word_dim or settings.word_vectors_trainable:
-        words = Vocabulary.frequent(
-            chain.from_iterable(chain.from_iterable(text.tokens for text in train))
-        ).words
-    return {"labels": labels, "pairs": len(train[0].texts) == 2, "words": words}
+        sides = chain.from_iterable(text.tokens for text in train)
+        words = Vocabulary.frequent(chain.from_iterable(sides)).words
+    return {"labels": labels, "pairs": len(first.texts) == 2, "words": words}
 
 
 def check_texts(texts: Sequence[Text], parts: dict[str, Any]) -> None:
@@ -226,9 +231,8 @@ def check_texts(texts: Sequence[Text], parts: dict[str, Any]) -> None:
     for text in texts:
         check_sides(text, parts["pairs"])
         if text.label not in known:
-            raise UserError(
-                f"{text.where}: the label {text.label!r:.60} does not occur in training. Set `columns`?"
-            )
+            found = f"the label {text.label!r:.60} does not occur in training"
+            raise UserError(f"{text.where}: {found}. Set `columns`?")
 
 
 def check_sides(text: Text, pairs: bool) -> None:

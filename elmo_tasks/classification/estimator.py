@@ -13,12 +13,14 @@ from elmo_tasks.classification.settings import ClassifierSettings
 
 
 class ELMoClassifier(ClassifierMixin, BaseEstimator):
-    """A `Classifier` for `cross_val_score`, `GridSearchCV` and pipelines. It classifies texts, or pairs of texts.
+    """A `Classifier` for `cross_val_score`, `GridSearchCV` and pipelines.
+
+    It classifies texts, or pairs of texts.
 
         cross_val_score(ELMoClassifier(head="mean"), texts, labels, cv=5)
 
-    Its parameters are the fields of `ClassifierSettings`, and `device`. With an `ELMo` layer and its cache as `elmo`,
-    vectors are computed once for all folds.
+    Its parameters are the fields of `ClassifierSettings`, and `device`. With an `ELMo` layer and
+    its cache as `elmo`, vectors are computed once for all folds.
     """
 
     def __init__(self, *, device: str = "auto", **settings: Any):

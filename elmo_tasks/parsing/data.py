@@ -16,9 +16,10 @@ from elmo_tasks.records import check_text, is_table, table_records, value_of
 
 
 def read_trees(data: Any, name: str) -> list[Tree]:
-    """Read a treebank: a file in CoNLL-U, a table, or a list of trees. name: of the argument, used in error messages.
+    """Read a treebank: a file in CoNLL-U, a table, or a list of trees.
 
-    A table has the columns tokens, head, deprel and perhaps upos, as Hugging Face's universal_dependencies.
+    name: of the argument, used in error messages. A table has the columns tokens, head, deprel and
+    perhaps upos, as Hugging Face's universal_dependencies.
     """
     if isinstance(data, str | Path):
         return list(read_conllu(data))

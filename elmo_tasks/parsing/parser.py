@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, overload
 
 import numpy as np
@@ -26,12 +27,13 @@ Text = str | Sequence[str] | Tree  # raw, its words, or these in a tree
 class Parser(Task[ParserSettings, Tree, Tree]):
     """Predicts the dependency trees of sentences. The epoch with the best LAS is kept.
 
-    parser = Parser.train("train.conllu", dev="dev.conllu", save_dir="runs/parser")
-    parser = Parser("runs/parser")
-    print(parser.predict("The cat sat."))
+        parser = Parser.train("train.conllu", dev="dev.conllu", save_dir="runs/parser")
+        parser = Parser("runs/parser")
+        print(parser.predict("The cat sat."))
 
-    It is trained on a treebank in CoNLL-U, a table with the columns tokens, head, deprel and perhaps upos, or a list of
-    `Tree`s. A text to predict is one sentence: raw, which is split into words as in training, a list of words, or a `Tree`.
+    It is trained on a treebank in CoNLL-U, a table with the columns tokens, head, deprel and
+    perhaps upos, or a list of `Tree`s. A text to predict is one sentence: raw, which is split into
+    words as in training, a list of words, or a `Tree`.
 
     parts: labels and tags; words, of the training data.
     """
@@ -51,7 +53,10 @@ class Parser(Task[ParserSettings, Tree, Tree]):
     @overload
     def predict(self, texts: Iterable[Text]) -> list[Tree]: ...
     def predict(self, texts: str | Tree | Iterable[Text]) -> Tree | list[Tree]:
-        """Return the tree of each sentence; of one raw text or tree, its tree. One without words stays as it is."""
+        """Return the tree of each sentence; of one raw text or tree, its tree.
+
+        One without words stays as it is.
+        """
         return self._one_or_all(texts, self.results)
 
     def iter_predict(self, texts: Iterable[Text]) -> Iterator[Tree]:
@@ -74,15 +79,15 @@ class Parser(Task[ParserSettings, Tree, Tree]):
         settings, _ = resolve_language(settings, cls.texts(data["train"]), pretrained)
         data = with_dev(data, settings)
         train = data["train"]
-        tags = sorted({tag for tree in train for tag in tree.tags})
+        tags = distinct(tree.tags for tree in train)
         if settings.with_tags and tags == [NO_TAG]:
             raise UserError(
                 "`with_tags`: UPOS is _ in all of the training data, expected parts of speech."
             )
         parts = {
-            "labels": sorted({label for tree in train for label in tree.labels}),
+            "labels": distinct(tree.labels for tree in train),
             "tags": tags,
-            "words": Vocabulary.frequent(token for tree in train for token in tree.tokens).words,
+            "words": Vocabulary.frequent(chain.from_iterable(tree.tokens for tree in train)).words,
         }
         warn_of_unknown_labels(data, parts["labels"])
         return settings, parts, data
@@ -102,8 +107,8 @@ class Parser(Task[ParserSettings, Tree, Tree]):
         return Batch(
             rows,
             heads=rows.padded([tree.heads for tree in examples]),
-            labels=rows.padded([self.label_ids[x] for x in tree.labels] for tree in examples),
-            tags=rows.padded([self.tag_ids[x] for x in tree.tags] for tree in examples),
+            labels=rows.padded([numbers(tree.labels, self.label_ids) for tree in examples]),
+            tags=rows.padded([numbers(tree.tags, self.tag_ids) for tree in examples]),
         )
 
     @cached_property
@@ -181,6 +186,16 @@ class Parser(Task[ParserSettings, Tree, Tree]):
         )
 
 
+def distinct(names: Iterable[Iterable[str]]) -> list[str]:
+    """The names of all sentences, each once and in order."""
+    return sorted(set(chain.from_iterable(names)))
+
+
+def numbers(names: Iterable[str], ids: dict[str, int]) -> list[int]:
+    """The numbers of names."""
+    return [ids[name] for name in names]
+
+
 def warn_of_unknown_labels(data: dict[str, list[Tree]], known: Sequence[str]) -> None:
     """Warn about labels that cannot be predicted, each with the first sentence that has it."""
     first: dict[str, str] = {}
@@ -190,6 +205,5 @@ def warn_of_unknown_labels(data: dict[str, list[Tree]], known: Sequence[str]) ->
                 first.setdefault(label, tree.where)
     unknown = [f"{label} ({first[label]})" for label in sorted(first.keys() - set(known))]
     if unknown:
-        log.warning(
-            f"labels that do not occur in training, and cannot be predicted: {join_names(unknown, 5)}."
-        )
+        what = "labels that do not occur in training, and cannot be predicted"
+        log.warning(f"{what}: {join_names(unknown, 5)}.")

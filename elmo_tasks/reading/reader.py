@@ -32,14 +32,16 @@ QUESTIONS_AT_ONCE = 256  # of those to a passage, which are answered in one pass
 class Reader(Task[ReaderSettings, Passage, list[list[Answer]]]):
     """Answers questions about passages. The epoch with the best F1 is kept.
 
-        examples = [{"id": 1, "context": ..., "question": ..., "answers": {"text": [...], "answer_start": [...]}}, ...]
+        answers = {"text": ["Anna"], "answer_start": [0]}
+        question = ("Who lives in Paris?", "Anna lives in Paris.")
+        examples = [{"id": 1, "question": question[0], "context": question[1], "answers": answers}]
         reader = Reader.train(examples, save_dir="runs/mrc")
         reader = Reader("runs/mrc")
-        reader.predict(("Who lives in Paris?", "Anna lives in Paris."))       # Answer("Anna", 0, 4, 0.93)
-        reader.answers([("Who lives in Paris?", "Anna lives in Paris.")], k=3)    # [[Answer("Anna", 0, 4, 0.93), ...]]
+        reader.predict(question)         # Answer("Anna", 0, 4, 0.93)
+        reader.answers(question, k=3)    # [Answer("Anna", 0, 4, 0.93), ...]
 
-    It is trained on a file in the JSON of SQuAD, or a table; its answers are in the data, not in `labels`. What it predicts
-    from is a tuple of a question and its passage, both raw text.
+    It is trained on a file in the JSON of SQuAD, or a table; its answers are in the data, not in
+    `labels`. What it predicts from is a tuple of a question and its passage, both raw text.
 
     parts: words, of the training data; no_answer: whether some questions of these have none.
     """
@@ -55,9 +57,9 @@ class Reader(Task[ReaderSettings, Passage, list[list[Answer]]]):
     @overload
     def predict(self, texts: Iterable[Asked]) -> list[Answer]: ...
     def predict(self, texts: Asked | Iterable[Asked]) -> Answer | list[Answer]:
-        """Return the best answer to each (question, passage); to one, its answer. A blank passage has none: "".
+        """Return the best answer to each (question, passage); to one, its answer.
 
-        Without an answer, its text is "", see `Answer`.
+        A blank passage has none: "". Without an answer, its text is "", see `Answer`.
         """
         return self._one_or_all(texts, self.results)
 
@@ -108,15 +110,13 @@ class Reader(Task[ReaderSettings, Passage, list[list[Answer]]]):
         settings, tokeniser = resolve_language(settings, cls.texts(passages), pretrained)
         data = {name: tokenise_passages(part, tokeniser) for name, part in data.items()}
         data = with_dev(data, settings)
-        no_answer = not all(
-            question.answers for passage in passages for question in passage.questions
-        )
+        questions = chain.from_iterable(passage.questions for passage in passages)
+        no_answer = not all(question.answers for question in questions)
         groups = training_groups(
             data["train"], settings.max_seq_len, settings.doc_stride, no_answer
         )
-        tokens = (
-            token for passage in data["train"] for text in passage.texts for token in text.tokens
-        )
+        texts = chain.from_iterable(passage.texts for passage in data["train"])
+        tokens = chain.from_iterable(text.tokens for text in texts)
         parts = {"words": Vocabulary.frequent(tokens, MIN_COUNT).words, "no_answer": no_answer}
         return settings, parts, {**data, "train": groups}
 
@@ -130,7 +130,8 @@ class Reader(Task[ReaderSettings, Passage, list[list[Answer]]]):
         return len(example.window.tokens)
 
     def rows(self, examples: Sequence[QuestionGroup | Passage]) -> Rows:
-        return Rows([], [text.sentences for example in examples for text in example.texts])
+        texts = chain.from_iterable(example.texts for example in examples)
+        return Rows([], [text.sentences for text in texts])
 
     def prepare(self, train: Sequence[QuestionGroup]) -> None:
         """Count no words: rare ones are not in the vocabulary."""
@@ -154,7 +155,7 @@ class Reader(Task[ReaderSettings, Passage, list[list[Answer]]]):
         return score(examples, found, self.settings.lang)
 
     def predictions(self, examples: Sequence[Passage]) -> Iterator[list[list[Answer]]]:
-        """Yield the best answer to each question of a passage, in a list: of a blank passage, in an empty one."""
+        """Yield the best answer to each question of a passage, in a list; of a blank one, none."""
         return self.best(examples, 1)
 
     def usage(self, text: str) -> str:
@@ -184,7 +185,8 @@ class Reader(Task[ReaderSettings, Passage, list[list[Answer]]]):
     def best(self, passages: Sequence[Passage], k: int) -> Iterator[list[list[Answer]]]:
         """Yield the k best answers to each question of a passage, over all windows of the passage.
 
-        The scores of all spans are in memory for one question at a time: they are many times the logits.
+        The scores of all spans are in memory for one question at a time: they are many times the
+        logits.
         """
         groups = chain.from_iterable(self._groups(passage) for passage in passages)
         # Of each window of each passage and each of its questions, in this order: (2, T).

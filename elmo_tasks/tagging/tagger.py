@@ -30,7 +30,7 @@ COLUMNS = ("columns", "conllu")  # formats with a token per line
 
 
 class Prediction(NamedTuple):
-    """The ids of a sentence's labels (T,), and the emissions (T, K), from which the CRF computes probabilities."""
+    """The ids of a sentence's labels (T,), and the emissions (T, K), which give probabilities."""
 
     path: np.ndarray
     emissions: np.ndarray
@@ -39,16 +39,18 @@ class Prediction(NamedTuple):
 class Tagger(Task[TaggerSettings, Sentence, Prediction]):
     """Labels the tokens of texts. The epoch with the best F1 or, of plain labels, accuracy is kept.
 
-    tagger = Tagger.train(sentences, labels, save_dir="runs/tagger")
-    tagger = Tagger("runs/tagger")
-    tagger.predict(["The cat sat ."])      # [["B-NP", "I-NP", "B-VP", "O"]]
-    tagger.spans("The cat sat.")           # [Span(begin=0, end=7, text='The cat', label='NP', score=0.98), ...]
+        tagger = Tagger.train(sentences, labels, save_dir="runs/tagger")
+        tagger = Tagger("runs/tagger")
+        tagger.predict(["The cat sat ."])    # [["B-NP", "I-NP", "B-VP", "O"]]
+        tagger.spans("The cat sat.")         # [Span(begin=0, end=7, text='The cat', ...), ...]
 
-    It is trained on a file, a table, or lists of tokens and lists of their labels. A text to predict is raw, where each
-    line is a sentence of its own and is split into tokens as in training, or a list of tokens.
+    It is trained on a file, a table, or lists of tokens and lists of their labels. A text to
+    predict is raw, where each line is a sentence of its own and is split into tokens as in
+    training, or a list of tokens.
 
-    parts: labels; words, of the training data; known, the words that its tokens are joined to, if its labels are of words;
-    pieces, the vocabulary whose entries its tokens are, if they are no whole words.
+    parts: labels; words, of the training data; known, the words that its tokens are joined to, if
+    its labels are of words; pieces, the vocabulary whose entries its tokens are, if they are no
+    whole words.
     """
 
     name = "tagger"
@@ -78,9 +80,10 @@ class Tagger(Task[TaggerSettings, Sentence, Prediction]):
     @overload
     def spans(self, texts: Iterable[Text]) -> list[list[Span]]: ...
     def spans(self, texts: str | Iterable[Text]) -> list[Span] | list[list[Span]]:
-        """Return the spans of each text; of one raw text, its spans. Without spans in the labels, they are the tokens.
+        """Return the spans of each text; of one raw text, its spans.
 
-        The offsets are those in the raw text, or in the tokens as if joined by spaces.
+        Without spans in the labels, they are the tokens. The offsets are those in the raw text, or
+        in the tokens as if joined by spaces.
         """
         return self._one_or_all(texts, self._spans)
 
@@ -99,7 +102,10 @@ class Tagger(Task[TaggerSettings, Sentence, Prediction]):
     def tagged(
         self, lines: Iterable[Line], is_lazy: bool = True, scored: bool = True
     ) -> Iterator[tuple[Line, list[Label], list[float]]]:
-        """Yield each line with its labels and the probabilities of its spans; none of these if they are not scored."""
+        """Yield each line with its labels and the probabilities of its spans.
+
+        is_lazy: see `predicted`. scored: False: without the probabilities, which take time.
+        """
         for line, prediction in self.predicted(lines, is_lazy):
             labels = self.names(prediction)
             bounds = []
@@ -148,7 +154,7 @@ class Tagger(Task[TaggerSettings, Sentence, Prediction]):
         is_tagged = data["train"][0].is_tagged
         data = {name: in_pieces(part, splitter) for name, part in data.items()}
         scheme = chosen_scheme(data["train"], settings.scheme, is_tagged)
-        tokens = [token for sentence in data["train"] for token in sentence.tokens]
+        tokens = list(chain.from_iterable(sentence.tokens for sentence in data["train"]))
         lang = detect_language(tokens, settings.lang, elmo_words)
         user_dict = None
         if settings.user_dict:
@@ -165,9 +171,8 @@ class Tagger(Task[TaggerSettings, Sentence, Prediction]):
         for name in data.keys() - {"train"}:
             data[name] = with_known_labels(labels, data[name], name)
         counts = [format_count(len(part), f"{name} sentences") for name, part in data.items()]
-        log.info(
-            f"{', '.join(counts)}; {len(labels)} labels, scheme {settings.scheme}; `lang={settings.lang}`"
-        )
+        scheme = f"{len(labels)} labels, scheme {settings.scheme}"
+        log.info(f"{', '.join(counts)}; {scheme}; `lang={settings.lang}`")
         return settings, parts, data
 
     # The task
@@ -238,7 +243,10 @@ class Tagger(Task[TaggerSettings, Sentence, Prediction]):
         return chain.from_iterable(self.lines(text, number) for number, text in enumerate(texts))
 
     def lines(self, text: Text, number: int) -> list[Line]:
-        """The lines of a text, or one of a list of tokens. number: of the text, for error messages."""
+        """The lines of a text, or one of a list of tokens.
+
+        number: of the text, for error messages.
+        """
         if as_list(text) is not None:
             return [Line.from_tokens(check_sentence(text, number, of_texts=""))]
         if not isinstance(text, str):
@@ -274,28 +282,28 @@ class Tagger(Task[TaggerSettings, Sentence, Prediction]):
 
 
 def detect_language(tokens: Sequence[str], lang: str, words: Sequence[str] = ()) -> str:
-    """How raw text has to be split into tokens like these; Chinese into characters, if they are such. See `recognise`."""
+    """How raw text has to be split into tokens like these; see `recognise`.
+
+    Chinese is split into characters, if the tokens are such.
+    """
     found = choose_language(lang, tokens, words)
     if lang != AUTO or found not in CHINESE:
         return found
     if any(len(token) > 1 for token in tokens if HAN.search(token)):
         return "zh"
-    words = [token for token in tokens if len(token) > 1]
-    if words:
-        log.warning(
-            f"Text is split into characters, but a token such as {words[0]!r:.60} is longer. Pass tokens."
-        )
+    longer = next((token for token in tokens if len(token) > 1), None)
+    if longer:
+        found = f"a token such as {longer!r:.60} is longer"
+        log.warning(f"Text is split into characters, but {found}. Pass tokens.")
     return "characters"
 
 
 def chosen_scheme(sentences: Sequence[Sentence], scheme: str, is_tagged: bool) -> str:
-    """The scheme of the sentences' labels, which are checked. is_tagged: they were read as `word/TAG`."""
-    labels = (
-        (f"{sentence.where}, token {k}", label)
-        for sentence in sentences
-        for k, label in enumerate(sentence.labels)
-    )
-    check_scheme(labels, scheme)
+    """The scheme of the sentences' labels, which are checked.
+
+    is_tagged: they were read as `word/TAG`.
+    """
+    check_scheme(labels_with_places(sentences), scheme)
     if scheme != "auto":
         return scheme
     if is_tagged:
@@ -303,10 +311,17 @@ def chosen_scheme(sentences: Sequence[Sentence], scheme: str, is_tagged: bool) -
     return detect_scheme(sentence.labels for sentence in sentences)
 
 
+def labels_with_places(sentences: Sequence[Sentence]) -> Iterator[tuple[str, Label]]:
+    """The labels of all tokens, each after where it is."""
+    for sentence in sentences:
+        for k, label in enumerate(sentence.labels):
+            yield f"{sentence.where}, token {k}", label
+
+
 def make_parts(train: Sequence[Sentence], settings: TaggerSettings) -> dict[str, Any]:
     """The labels and words of training sentences."""
-    labels = distinct_labels(label for sentence in train for label in sentence.labels)
-    words = Vocabulary.frequent(token for sentence in train for token in sentence.tokens).words
+    labels = distinct_labels(chain.from_iterable(sentence.labels for sentence in train))
+    words = Vocabulary.frequent(chain.from_iterable(sentence.tokens for sentence in train)).words
     known = None
     if are_of_words(labels, settings.scheme):
         pairs = (

@@ -1814,7 +1814,7 @@ TAGGING = [
     Mutant(
         name="texts-in-a-batch",
         file="elmo_tasks/classification/classifier.py",
-        old="return sum(map(len, example.tokens))",
+        old="return sum(len(tokens) for tokens in example.tokens)",
         new="return 1",
         tests="tests/tasks/test_tagger.py",
     ),

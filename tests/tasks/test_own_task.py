@@ -1,4 +1,4 @@
-"""A task of one's own: that of docs/development.md, and what is said of one that is not complete."""
+"""A task of one's own: that of docs/development.md, and one that is not complete."""
 
 import importlib.util
 import sys
