@@ -1,7 +1,10 @@
-"""Measure how much ELMo improves a task, and why: the same training without it and with parts of it.
+"""Measure how much ELMo improves a task, and why.
 
-    python benchmarks/arms.py --task=weibo-ner --data=DIR --elmo=zh --vectors=news/word2vec.bin --output=runs/weibo
+    python benchmarks/arms.py --task=weibo-ner --data=DIR --elmo=zh --vectors=news/word2vec.bin \\
+        --output=runs/weibo
     python benchmarks/arms.py ... --arms elmo tuned --seeds 1 2 --set epochs=10 lr=0.001
+
+It repeats the same training without ELMo and with parts of it, its arms:
 
 nothing     word embeddings trained with the task
 word2vec    --vectors, which should be trained on the same text as the ELMo
@@ -11,11 +14,12 @@ mix         ELMo, a trained mix of its layers
 elmo        ELMo, its layers concatenated
 tuned       the same, fine-tuned; only if named by --arms
 both        ELMo and word2vec
-word        --word_elmo, mixed: another ELMo, for instance the one with word input in docs/chinese-lac.md
+word        --word_elmo, mixed: another ELMo, as the one with word input in docs/chinese-lac.md
 
-Prints the table of all results in --output; runs that are there are skipped. Intervals and p-values of differences cover
-other seeds and other texts of the same kind, with these pretrained models; in cmrc2018, other passages. In cmrc2018 all arms
-but `nothing` also read --vectors. An arm's span F1 is linearised into contributions of the sentences.
+Prints the table of all results in --output; runs that are there are skipped. Intervals and p-values
+of differences cover other seeds and other texts of the same kind, with these pretrained models; in
+cmrc2018, other passages. In cmrc2018 all arms but `nothing` also read --vectors. An arm's span F1
+is linearised into contributions of the sentences.
 """
 
 import argparse
@@ -57,11 +61,8 @@ ARMS = {  # settings; {elmo}, {vectors}, ... are the flags
     "both": {"elmo": "{elmo}", "word_vectors": "{vectors}"},
     "word": {"elmo": "{word_elmo}", "layers": "mix"},
 }
-MODELS = {
-    "elmo": "checkpoint or model name",
-    "word_elmo": "another",
-    "vectors": "word vectors",
-}  # flags
+# Flags, and their help.
+MODELS = {"elmo": "checkpoint or model name", "word_elmo": "another", "vectors": "word vectors"}
 WITHOUT_CONTEXT = ("nothing", "word2vec", "layer0")
 
 
@@ -70,15 +71,27 @@ def tagged_words(
 ) -> tuple[list[list[str]], list[list[str]]]:
     """The words of lines of word/TAG, and their tags. begin, end: the lines, in tenths."""
     lines = [line.split() for line in read_lines(path) if line.strip()]
-    lines = lines[len(lines) * begin // 10 : len(lines) * end // 10]
-    pairs = [[word.rpartition("/")[::2] for word in line] for line in lines]
-    return [[word for word, _ in row] for row in pairs], [[tag for _, tag in row] for row in pairs]
+    sentences = []
+    labels = []
+    for line in lines[len(lines) * begin // 10 : len(lines) * end // 10]:
+        words = []
+        tags = []
+        for tagged_word in line:
+            word, _, tag = tagged_word.rpartition("/")
+            words.append(word)
+            tags.append(tag)
+        sentences.append(words)
+        labels.append(tags)
+    return sentences, labels
 
 
 def stripped(path: Path) -> tuple[list[list[str]], list[list[str]]]:
-    """Characters and their labels in columns, without the characters' positions in words, as in 科0."""
+    """Characters and their labels in columns, without their positions in words, as in 科0."""
     sentences = SentenceReader(Tagger.settings_type(lang="characters")).read(path, "data")
-    return [[token[0] for token in s.tokens] for s in sentences], [s.labels for s in sentences]
+    characters = []
+    for sentence in sentences:
+        characters.append([token[0] for token in sentence.tokens])
+    return characters, [sentence.labels for sentence in sentences]
 
 
 @dataclass
@@ -86,7 +99,8 @@ class Task:
     """How to train for a task.
 
     settings: of all arms; pretrained: of all but `nothing`; nothing: of that arm.
-    files: train, dev ("": a tenth of train) and test. read: how to read a file, if not as the task does.
+    files: train, dev ("": a tenth of train) and test.
+    read: how to read each file, if not as the task does.
     """
 
     kind: type
@@ -99,28 +113,35 @@ class Task:
 
 LEARNT = {"word_dim": 300}  # by a classifier
 TASKS = {
-    "conll2000": Task(Tagger, {"char_cnn": True}),
-    "weibo-ner": Task(Tagger, pretrained={"unit": "jieba"}, read=[stripped] * 3),
-    "duie-lac": Task(  # its dev.txt is the test set, the last tenth of train.txt the dev set
-        Tagger,
-        {"scheme": "plain"},
-        ("train.txt", "train.txt", "dev.txt"),
+    "conll2000": Task(kind=Tagger, settings={"char_cnn": True}),
+    "weibo-ner": Task(
+        kind=Tagger, pretrained={"unit": "jieba"}, read=(stripped, stripped, stripped)
+    ),
+    # Its dev.txt is the test set, the last tenth of train.txt the dev set.
+    "duie-lac": Task(
+        kind=Tagger,
+        settings={"scheme": "plain"},
+        files=("train.txt", "train.txt", "dev.txt"),
         read=(partial(tagged_words, end=9), partial(tagged_words, begin=9), tagged_words),
     ),
     "lac": Task(
-        Tagger,
-        {"scheme": "lac", "data_format": "tagged", "epochs": 15, "patience": 0},
-        ("train.txt", "", "dev.txt"),
+        kind=Tagger,
+        settings={"scheme": "lac", "data_format": "tagged", "epochs": 15, "patience": 0},
+        files=("train.txt", "", "dev.txt"),
     ),
-    "chnsenticorp": Task(  # its test.tsv has no labels
-        Classifier, {"lang": "zh"}, ("train.tsv", "", "dev.tsv"), nothing=LEARNT
+    # Its test.tsv has no labels.
+    "chnsenticorp": Task(
+        kind=Classifier,
+        settings={"lang": "zh"},
+        files=("train.tsv", "", "dev.tsv"),
+        nothing=LEARNT,
     ),
-    "texts": Task(Classifier, files=("train.tsv", "dev.tsv", "test.tsv"), nothing=LEARNT),
-    "parsing": Task(Parser, files=("train.conllu", "dev.conllu", "test.conllu")),
+    "texts": Task(kind=Classifier, files=("train.tsv", "dev.tsv", "test.tsv"), nothing=LEARNT),
+    "parsing": Task(kind=Parser, files=("train.conllu", "dev.conllu", "test.conllu")),
     "cmrc2018": Task(
-        Reader,
-        {"lang": "zh"},
-        ("train.json", "trial.json", "dev.json"),
+        kind=Reader,
+        settings={"lang": "zh"},
+        files=("train.json", "trial.json", "dev.json"),
         pretrained={"word_vectors": "{vectors}"},
     ),
 }
@@ -148,18 +169,21 @@ def main() -> None:
     check_setup(args)
     given = [arm for arm in ARMS if arm != "tuned" and not lacking(args, arm)]
     for seed, arm in itertools.product(args.seeds, args.arms or given):
-        if missing := lacking(args, arm):
+        missing = lacking(args, arm)
+        if missing:
             raise UserError(f"arm {arm} needs --{missing[0]}")
         path = args.output / f"{arm}-{seed}.json"
         if not path.exists():
-            scores = scores_of(args.task, *trained(args, arm, seed))
+            model, test = trained(args, arm, seed)
+            scores = scores_of(args.task, model, test)
             disk.write_json(path, {name: values.tolist() for name, values in scores.items()})
     print("\n".join(table(args)))
 
 
 def check_setup(args: argparse.Namespace) -> None:
-    """Raise if the results in --output are of other data, models or settings; else note those of this run.
+    """Raise if the results in --output are of other data, models or settings.
 
+    Else note those of this run.
     A model that was not given may be added: no result depends on it.
     """
     values = {"task": args.task, "set": args.set, "data": absolute(args.data)}
@@ -170,9 +194,9 @@ def check_setup(args: argparse.Namespace) -> None:
     before = disk.read_json(file, "the flags of earlier runs") if file.exists() else {}
     for name, value in values.items():
         if before.get(name, value) != value:
-            differs = f"--{name} was {before[name]}, is {value}"
             raise UserError(
-                f"{args.output} has results of another setup: {differs}. Name another --output."
+                f"{args.output} has results of another setup: "
+                f"--{name} was {before[name]}, is {value}. Name another --output."
             )
     disk.write_json(file, {**before, **values})
 
@@ -183,30 +207,28 @@ def absolute(value: str | Path) -> str:
     return str(path.resolve()) if path.exists() else str(value)
 
 
-def settings_of(task: str, arm: str) -> dict[str, Any]:
-    """The settings of an arm."""
-    of_task = TASKS[task]
-    return {
-        **of_task.settings,
-        **(of_task.nothing if arm == "nothing" else of_task.pretrained),
-        **ARMS[arm],
-    }
+def settings_of(name: str, arm: str) -> dict[str, Any]:
+    """The settings of an arm of a task."""
+    task = TASKS[name]
+    vectors = task.nothing if arm == "nothing" else task.pretrained
+    return {**task.settings, **vectors, **ARMS[arm]}
 
 
 def lacking(args: argparse.Namespace, arm: str) -> list[str]:
     """The flags of models that an arm needs, and that are not given."""
-    values = [
-        value
-        for value in settings_of(args.task, arm).values()
-        if isinstance(value, str) and value[0] == "{"
-    ]
-    names = [value.strip("{}").replace("random", "elmo") for value in values]
-    return [name for name in names if not getattr(args, name)]
+    missing = []
+    for value in settings_of(args.task, arm).values():
+        if isinstance(value, str) and value.startswith("{"):
+            name = value.strip("{}").replace("random", "elmo")
+            if not getattr(args, name):
+                missing.append(name)
+    return missing
 
 
 def trained(args: argparse.Namespace, arm: str, seed: int) -> tuple[Any, Any]:
     """The model of an arm, and the test data."""
-    task, random = TASKS[args.task], args.output / "elmo-random"
+    task = TASKS[args.task]
+    random = args.output / "elmo-random"
     if arm == "random" and not random.exists():
         save_random(args.elmo, random)
     models = {
@@ -215,19 +237,19 @@ def trained(args: argparse.Namespace, arm: str, seed: int) -> tuple[Any, Any]:
         "vectors": args.vectors,
         "random": random,
     }
-    values = {
-        name: x.format(**models) if isinstance(x, str) else x
-        for name, x in settings_of(args.task, arm).items()
-    }
-    values |= {
-        name: literal(text) for name, _, text in (setting.partition("=") for setting in args.set)
-    }
-    files = zip(task.read, task.files, strict=True)
-    train, dev, test = (read(args.data / name) if name else None for read, name in files)
-    data = train if isinstance(train, tuple) else (train,)
-    return task.kind.train(
-        *data, dev=dev, settings=task.kind.settings_type(seed=seed, **values)
-    ), test
+    values: dict[str, Any] = {"seed": seed}
+    for name, value in settings_of(args.task, arm).items():
+        values[name] = value.format(**models) if isinstance(value, str) else value
+    for setting in args.set:
+        name, _, text = setting.partition("=")
+        values[name] = literal(text)
+    train, dev, test = (
+        read(args.data / name) if name else None
+        for read, name in zip(task.read, task.files, strict=True)
+    )
+    data, labels = train if isinstance(train, tuple) else (train, None)
+    settings = task.kind.settings_type(**values)
+    return task.kind.train(data, labels, dev=dev, settings=settings), test
 
 
 def literal(text: str) -> Any:
@@ -241,9 +263,12 @@ def save_random(name: str, folder: Path) -> None:
     """Save the ELMo with random LSTMs, as before pretraining."""
     elmo.paddle.seed(1)
     bilm, vocabulary = elmo.load_bilm(model_files.resolve_name(name))
-    weights, fresh = weights_of(bilm), weights_of(elmo.BiLM(bilm.config, softmax=False))
-    chosen = {key: fresh[key] if "_lstm." in key else weight for key, weight in weights.items()}
-    checkpoint.save_model(folder, bilm.config, chosen, vocabulary)
+    weights = weights_of(bilm)
+    fresh = weights_of(elmo.BiLM(bilm.config, softmax=False))
+    for key in weights:
+        if "_lstm." in key:
+            weights[key] = fresh[key]
+    checkpoint.save_model(folder, bilm.config, weights, vocabulary)
 
 
 def scores_of(task: str, model: Any, test: Any) -> dict[str, np.ndarray]:
@@ -254,32 +279,50 @@ def scores_of(task: str, model: Any, test: Any) -> dict[str, np.ndarray]:
     if isinstance(model, Reader):
         score = model.evaluate(test)
         return {"EM": score.exact, "F1": score.f1}
-    sentences = model.read(test)
-    pairs = zip(sentences, model.predictions(sentences), strict=True)
     if isinstance(model, Parser):
-        words = np.array([len(tree.tokens) for tree in sentences])
-        shares = [model.measure([gold], [tree]).shares for gold, tree in pairs]
-        correct = {name: words * [share[name] for share in shares] for name in ("uas", "las")}
-        return {
-            name.upper(): ratio_contributions(values, words) for name, values in correct.items()
-        }
+        return parser_scores(model, test)
+    return tagger_scores(task, model, test)
+
+
+def parser_scores(model: Parser, test: Any) -> dict[str, np.ndarray]:
+    gold = model.read(test)
+    shares = []
+    for tree, predicted in zip(gold, model.predictions(gold), strict=True):
+        shares.append(model.measure([tree], [predicted]).shares)
+    words = np.array([len(tree.tokens) for tree in gold])
+    return {
+        name.upper(): ratio_contributions(words * [share[name] for share in shares], words)
+        for name in ("uas", "las")
+    }
+
+
+def tagger_scores(task: str, model: Tagger, test: Any) -> dict[str, np.ndarray]:
     known = set(model.parts["known"] or ())
-    scores = [TaggerScore(model.settings.scheme, of_words=True, known=known) for _ in sentences]
-    for score, (sentence, prediction) in zip(scores, pairs, strict=True):
+    sentences = model.read(test)
+    scores = []
+    for sentence, prediction in zip(sentences, model.predictions(sentences), strict=True):
+        score = TaggerScore(model.settings.scheme, of_words=True, known=known)
         score.add(sentence.tokens, sentence.labels, model.names(prediction))
+        scores.append(score)
     counts = {"F1": [score.total for score in scores]}
     if task == "weibo-ner":
-        named = [[n for tag, n in score.tags.items() if tag.endswith(".NAM")] for score in scores]
-        counts["F1, named only"] = [np.sum([[0, 0, 0], *some], axis=0) for some in named]
+        counts["F1, named only"] = [named_only(score) for score in scores]
     if task == "lac":
         counts["F1, unknown"] = [score.unknown for score in scores]
     results = {}
     for name, values in counts.items():
-        if np.sum(values, axis=0)[2]:
+        n_gold = np.sum(values, axis=0)[2]
+        if n_gold:
             results[name] = f1_contributions(values)
         else:
             log.warning(f"{name}: left out, because the test set has nothing of the kind.")
     return results
+
+
+def named_only(score: TaggerScore) -> np.ndarray:
+    """Correct, predicted and gold spans of Weibo's named entities."""
+    named = [counts for tag, counts in score.tags.items() if tag.endswith(".NAM")]
+    return np.sum([[0, 0, 0], *named], axis=0)
 
 
 def f1_contributions(counts: Sequence[Sequence[int]]) -> np.ndarray:
@@ -293,45 +336,64 @@ def ratio_contributions(parts: Sequence[float], wholes: Sequence[float]) -> np.n
 
     Their mean is the ratio, and their spread that of the ratio, to first order.
     """
-    parts, wholes = np.array(parts), np.array(wholes)
-    ratio = parts.sum() / wholes.sum()
-    return ratio + len(parts) * (parts - ratio * wholes) / wholes.sum()
+    part = np.array(parts)
+    whole = np.array(wholes)
+    ratio = part.sum() / whole.sum()
+    return ratio + len(part) * (part - ratio * whole) / whole.sum()
 
 
 def table(args: argparse.Namespace) -> Iterator[str]:
-    """Yield each arm's mean and standard deviation over seeds, and its difference from the baseline arm."""
-    scores: dict[str, dict[int, dict]] = {}
-    for arm in ARMS:
-        for path in sorted(args.output.glob(f"{arm}-*.json")):
-            values = disk.read_json(path, "results")
-            run = {name: np.array(column) for name, column in values.items()}
-            scores.setdefault(arm, {})[int(path.stem.rpartition("-")[2])] = run
-    for measure in next(iter(next(iter(scores.values())).values()), {}) if scores else []:
+    """Yield each arm's mean and standard deviation over seeds, and what it adds to the baseline."""
+    scores = read_scores(args.output)
+    for measure in measures_of(scores):
         means = {
             arm: [float(run[measure].mean()) for run in runs.values()]
             for arm, runs in scores.items()
         }
         static = [arm for arm in WITHOUT_CONTEXT if arm in means]
         baseline = args.against or max(static, key=lambda arm: np.mean(means[arm]), default=None)
-        yield f"{measure:16} seeds {'mean':>16}  {f'against {baseline}' if baseline else ''}"
+        against = f"against {baseline}" if baseline else ""
+        yield f"{measure:16} seeds {'mean':>16}  {against}"
         for arm, runs in scores.items():
             line = f"{arm:16} {len(runs):5} {mean_and_std(means[arm]):>16}"
-            seeds = [seed for seed in runs if seed in scores.get(baseline, ())]
-            if arm != baseline and seeds:
-                differences = [
-                    runs[seed][measure] - scores[baseline][seed][measure] for seed in seeds
-                ]
+            of_baseline = scores.get(baseline, {})
+            differences = [
+                run[measure] - of_baseline[seed][measure]
+                for seed, run in runs.items()
+                if seed in of_baseline
+            ]
+            if arm != baseline and differences:
                 line += f"  {difference(args, np.array(differences))}"
             yield line
+
+
+def measures_of(scores: dict[str, dict[int, dict[str, np.ndarray]]]) -> list[str]:
+    """The names of the measures, which are those of any run."""
+    for runs in scores.values():
+        for run in runs.values():
+            return list(run)
+    return []
+
+
+def read_scores(folder: Path) -> dict[str, dict[int, dict[str, np.ndarray]]]:
+    """The results in a folder: by arm, by seed, the values of each measure."""
+    scores: dict[str, dict[int, dict[str, np.ndarray]]] = {}
+    for arm in ARMS:
+        for path in sorted(folder.glob(f"{arm}-*.json")):
+            seed = int(path.stem.rpartition("-")[2])
+            values = disk.read_json(path, "results")
+            run = {name: np.array(column) for name, column in values.items()}
+            scores.setdefault(arm, {})[seed] = run
+    return scores
 
 
 def difference(args: argparse.Namespace, differences: np.ndarray) -> Difference:
     """The mean of the differences (n_seeds, n_texts), with its interval."""
     if args.task != "cmrc2018":
         return crossed_difference(differences, "seeds", "texts")
-    passages = read_passages(
-        args.data / TASKS[args.task].files[2]
-    )  # questions on a passage depend on each other
+    # Questions on a passage depend on each other.
+    _, _, test = TASKS[args.task].files
+    passages = read_passages(args.data / test)
     group = np.repeat(np.arange(len(passages)), [len(passage.questions) for passage in passages])
     return clustered_bootstrap(differences.mean(axis=0), group, groups="passages")
 

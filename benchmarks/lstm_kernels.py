@@ -1,18 +1,22 @@
-"""The kernels of the LSTM on a GPU without Paddle: PyTorch takes its place for memory, products and autograd.
+"""The kernels of the LSTM on a GPU without Paddle.
 
     python benchmarks/lstm_kernels.py          (needs PyTorch and a GPU)
 
-It runs elmo_core/kernels/gpu_lstm.py itself, where `paddle` is a few functions of PyTorch, so it works on cards for which no
-build of Paddle is at hand. It prints the agreement with float64, and the time of a layer, which says nothing of training.
+PyTorch takes Paddle's place for memory, products and autograd: elmo_core/kernels/gpu_lstm.py itself
+runs, where `paddle` is a few functions of PyTorch. So it works on cards for which no build of
+Paddle is at hand. It prints the agreement with float64, and the time of a layer, which says nothing
+of training.
 """
 
 import contextlib
+import itertools
 import statistics
 import sys
 import types
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -22,15 +26,25 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from elmo_core.config import ELMoConfig
 
 SIZES = {"small": (128, 1024), "original": (512, 4096)}  # P, H
-STEPS, PRECISIONS = 20, ("float32", "tf32", "bfloat16")
-_precision, _indices = ["float32"], {}
+STEPS = 20
+PRECISIONS = ("float32", "tf32", "bfloat16")
+
+
+class State:
+    """What Paddle's stand-ins remember."""
+
+    precision = "float32"  # of products, one of PRECISIONS
+    indices: ClassVar[dict[bytes, torch.Tensor]] = {}  # on the GPU
 
 
 # Stand-ins for Paddle
 
 
 class PyLayer:
-    """Paddle's base class of autograd functions with own gradients: the first three arguments are not tensors."""
+    """Paddle's base class of autograd functions with own gradients.
+
+    The first three arguments are not tensors.
+    """
 
     def __init_subclass__(cls):
         def backward(ctx, *gradients):
@@ -44,37 +58,45 @@ def to_tensor(array: np.ndarray, stop_gradient: bool = True) -> torch.Tensor:
     if array.dtype == np.float32:
         return torch.from_numpy(array).cuda().requires_grad_(not stop_gradient)
     key = array.tobytes()  # indices, once: a CUDA graph cannot capture the upload
-    if key not in _indices:
-        _indices[key] = torch.from_numpy(array).cuda()
-    return _indices[key]
+    if key not in State.indices:
+        State.indices[key] = torch.from_numpy(array).cuda()
+    return State.indices[key]
 
 
 def operand(x: torch.Tensor) -> torch.Tensor:
-    return x.bfloat16() if _precision[0] == "bfloat16" and x.dtype == torch.float32 else x
+    if State.precision == "bfloat16" and x.dtype == torch.float32:
+        return x.bfloat16()
+    return x
 
 
 def matmul(
     x: torch.Tensor, y: torch.Tensor, transpose_x: bool = False, transpose_y: bool = False
 ) -> torch.Tensor:
-    x, y = (
-        operand(z).mT if turned else operand(z)
-        for z, turned in ((x, transpose_x), (y, transpose_y))
-    )
-    return (x @ y).float() if x.dtype == torch.bfloat16 else x @ y
+    left = operand(x)
+    right = operand(y)
+    if transpose_x:
+        left = left.mT
+    if transpose_y:
+        right = right.mT
+    product = left @ right
+    return product.float() if product.dtype == torch.bfloat16 else product
 
 
 @contextlib.contextmanager
 def precision(name: str):
-    before, _precision[0] = _precision[0], name
+    before = State.precision
+    State.precision = name
     torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
     yield
-    _precision[0] = before
+    State.precision = before
     torch.backends.cuda.matmul.allow_tf32 = before == "tf32"
 
 
 def stand_in(name: str, **values) -> None:
-    sys.modules[name] = types.ModuleType(name)
-    vars(sys.modules[name]).update(values)
+    module = types.ModuleType(name)
+    for key, value in values.items():
+        setattr(module, key, value)
+    sys.modules[name] = module
 
 
 def import_gpu_lstm():
@@ -94,15 +116,15 @@ def import_gpu_lstm():
     )
     compat = types.SimpleNamespace(
         current_stream=lambda _: torch.cuda.current_stream().cuda_stream,
-        tf32_allowed=lambda _: _precision[0] == "tf32",
+        tf32_allowed=lambda _: State.precision == "tf32",
         capability=lambda _, device: torch.cuda.get_device_capability(),
     )
     stand_in(
         "elmo_core.kernels.precision",
-        current=lambda: _precision[0],
+        current=lambda: State.precision,
         temporarily=precision,
         only=precision,
-        bfloat16_enabled=lambda: _precision[0] == "bfloat16",
+        bfloat16_enabled=lambda: State.precision == "bfloat16",
     )
     stand_in("elmo_core.machine", paddle_compat=compat, __path__=[])
     stand_in("elmo_core.machine.runtime", paddle=paddle, to_tensor=to_tensor)
@@ -120,17 +142,20 @@ def equations(
 ):
     """`equations` of lstmp.py with PyTorch's operators, in the dtype of the arguments."""
     gate_inputs = (matmul(x, input_weight) + bias).split(batch_sizes)
-    outputs, ended = [], []
+    outputs = []
+    ended_h = []
+    ended_c = []
     for n, gate_input in zip(batch_sizes, gate_inputs, strict=True):
-        if n < len(h):
-            ended.insert(0, (h[n:], c[n:]))
-            h, c = h[:n], c[:n]
+        if n < len(h):  # the rows behind have ended
+            ended_h.insert(0, h[n:])
+            ended_c.insert(0, c[n:])
+            h = h[:n]
+            c = c[:n]
         i, j, f, o = (gate_input + matmul(h, recurrent_weight)).chunk(4, dim=1)
         c = clip((f + config.forget_bias).sigmoid() * c + i.sigmoid() * j.tanh(), config.cell_clip)
         h = clip(matmul(o.sigmoid() * c.tanh(), projection_weight), config.proj_clip)
         outputs.append(h)
-    final_h, final_c = zip((h, c), *ended, strict=True)
-    return torch.cat(outputs), torch.cat(final_h), torch.cat(final_c)
+    return torch.cat(outputs), torch.cat([h, *ended_h]), torch.cat([c, *ended_c])
 
 
 def clip(x: torch.Tensor, limit: float) -> torch.Tensor:
@@ -143,7 +168,8 @@ def clip(x: torch.Tensor, limit: float) -> torch.Tensor:
 def median_ms(work: Callable, n: int = 20) -> float:
     times = []
     for _ in range(n + 3):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin = torch.cuda.Event(enable_timing=True)
+        end = torch.cuda.Event(enable_timing=True)
         begin.record()
         work()
         end.record()
@@ -167,105 +193,127 @@ def graph_ms(work: Callable) -> float:
     return median_ms(graph.replay)
 
 
-def layer_inputs(P: int, H: int, lengths: list[int]) -> tuple[list[int], list, list]:
-    """Batch sizes, the inputs of both directions, and factors of their outputs in the loss."""
+class LayerInputs(NamedTuple):
+    """What a layer reads in both directions, and factors of its outputs in the loss."""
+
+    batch_sizes: list[int]
+    directions: list[list[torch.Tensor]]
+    factors: list[torch.Tensor]
+
+
+def layer_inputs(P: int, H: int, lengths: list[int]) -> LayerInputs:
+    """Random inputs for sentences of these lengths, longest first."""
     batch_sizes = [sum(length > step for length in lengths) for step in range(max(lengths))]
-    M, B = sum(batch_sizes), len(lengths)
+    M = sum(batch_sizes)
+    B = len(lengths)
     generator = torch.Generator().manual_seed(M)
 
     def random(*shape: int, scale: float = 1.0) -> torch.Tensor:
         return (torch.randn(*shape, generator=generator) * scale).cuda()
 
     def one_direction() -> list[torch.Tensor]:
-        states, gates = (
-            [random(M, P), random(B, P), random(B, H)],
-            [random(P, 4 * H, scale=P**-0.5) for _ in range(2)],
-        )
-        return [*states, *gates, random(4 * H), random(H, P, scale=2 * H**-0.5)]
+        return [
+            random(M, P),
+            random(B, P),
+            random(B, H),
+            random(P, 4 * H, scale=P**-0.5),
+            random(P, 4 * H, scale=P**-0.5),
+            random(4 * H),
+            random(H, P, scale=2 * H**-0.5),
+        ]
 
-    return (
-        batch_sizes,
-        [one_direction() for _ in range(2)],
-        [random(*shape) for shape in 2 * [(M, P), (B, P), (B, H)]],
-    )
+    directions = [one_direction() for _ in range(2)]
+    shapes = [(M, P), (B, P), (B, H)]  # of the outputs of a direction
+    factors = [random(*shape) for shape in shapes + shapes]
+    return LayerInputs(batch_sizes, directions, factors)
 
 
 def results(
-    run: Callable, config: ELMoConfig, inputs: tuple, dtype: torch.dtype
+    run: Callable, config: ELMoConfig, inputs: LayerInputs, dtype: torch.dtype
 ) -> list[torch.Tensor]:
     """Outputs and all gradients."""
-    batch_sizes, directions, factors = inputs
-    directions = [
-        [x.detach().to(dtype).requires_grad_() for x in tensors] for tensors in directions
-    ]
-    outputs = [x for group in run(config, batch_sizes, directions) for x in group]
-    flat = [x for tensors in directions for x in tensors]
-    return [
-        *(x.detach() for x in outputs),
-        *torch.autograd.grad(outputs, flat, [factor.to(dtype) for factor in factors]),
-    ]
+    directions = []
+    leaves = []
+    for tensors in inputs.directions:
+        converted = [tensor.detach().to(dtype).requires_grad_() for tensor in tensors]
+        directions.append(converted)
+        leaves.extend(converted)
+    outputs = []
+    for of_direction in run(config, inputs.batch_sizes, directions):
+        outputs.extend(of_direction)
+    factors = [factor.to(dtype) for factor in inputs.factors]
+    gradients = torch.autograd.grad(outputs, leaves, factors)
+    return [*(output.detach() for output in outputs), *gradients]
 
 
 def agreement(runs: dict[str, Callable]) -> None:
     print(
-        "\nlargest difference from float64, as a share of the largest value, over 6 outputs and 14 gradients"
+        "\nlargest difference from float64, as a share of the largest value, "
+        "over 6 outputs and 14 gradients"
     )
     random = np.random.default_rng(0)
-    for (P, H), lengths in (
+    cases = [
         ((5, 7), [4, 0, 2, 6, 1, 4]),
         (SIZES["small"], random.integers(21, size=48)),
         (SIZES["small"], [STEPS] * 128),
         (SIZES["original"], random.integers(13, size=24)),
         (SIZES["original"], [STEPS] * 128),
-    ):
+    ]
+    for (P, H), lengths in cases:
         for cell_clip, proj_clip in ((0.5, 0.3), (0.0, 0.0)):
             config = ELMoConfig(
                 projection_dim=P, cell_dim=H, cell_clip=cell_clip, proj_clip=proj_clip
             )
-            inputs = layer_inputs(P, H, sorted(map(int, lengths), reverse=True))
-            exact, found = results(runs["operators"], config, inputs, torch.float64), {}
+            inputs = layer_inputs(P, H, sorted((int(n) for n in lengths), reverse=True))
+            exact = results(runs["operators"], config, inputs, torch.float64)
+            found = []
             for name, run in runs.items():
-                pairs = zip(results(run, config, inputs, torch.float32), exact, strict=True)
-                found[name] = max(
-                    float((a.double() - b).abs().max() / b.abs().max()) for a, b in pairs
-                )
-            text = ", ".join(f"{name} {largest:.1e}" for name, largest in found.items())
+                values = results(run, config, inputs, torch.float32)
+                found.append(f"{name} {largest_difference(values, exact):.1e}")
             print(
-                f"P {P:3} H {H:4}, {len(lengths):3} rows, clips {cell_clip} {proj_clip}: {text}",
+                f"P {P:3} H {H:4}, {len(lengths):3} rows, clips {cell_clip} {proj_clip}: "
+                f"{', '.join(found)}",
                 flush=True,
             )
 
 
+def largest_difference(values: list[torch.Tensor], exact: list[torch.Tensor]) -> float:
+    """The largest difference, as a share of the largest value of its tensor."""
+    shares = []
+    for value, expected in zip(values, exact, strict=True):
+        shares.append(float((value.double() - expected).abs().max() / expected.abs().max()))
+    return max(shares)
+
+
 def layer_times(runs: dict[str, Callable]) -> None:
     print("\nGPU milliseconds of a layer, both directions, forward and backward")
-    for name, (P, H) in SIZES.items():
-        for rows, kind in ((rows, kind) for rows in (128, 512) for kind in PRECISIONS):
-            inputs, config = (
-                layer_inputs(P, H, [STEPS] * rows),
-                ELMoConfig(projection_dim=P, cell_dim=H),
-            )
-            with precision(kind):
-                works = {
-                    what: partial(results, run, config, inputs, torch.float32)
-                    for what, run in runs.items()
-                }
-                times = [f"{what} {graph_ms(work):.2f}" for what, work in works.items()]
-            print(f"{name:8} {rows} rows {kind:8} {', '.join(times)}", flush=True)
-            torch.cuda.empty_cache()
+    for name, rows, kind in itertools.product(SIZES, (128, 512), PRECISIONS):
+        P, H = SIZES[name]
+        inputs = layer_inputs(P, H, [STEPS] * rows)
+        config = ELMoConfig(projection_dim=P, cell_dim=H)
+        times = []
+        with precision(kind):
+            for what, run in runs.items():
+                work = partial(results, run, config, inputs, torch.float32)
+                times.append(f"{what} {graph_ms(work):.2f}")
+        print(f"{name:8} {rows} rows {kind:8} {', '.join(times)}", flush=True)
+        torch.cuda.empty_cache()
 
 
 def main() -> None:
     gpu_lstm = import_gpu_lstm()
     print(torch.cuda.get_device_name(), "PyTorch", torch.__version__)
     launch = gpu_lstm.kernels("gpu:0", equations)
-    runs = {
-        "kernels": lambda *given: gpu_lstm.run_directions(launch, *given),
-        "operators": lambda config, batch_sizes, tensors: [
-            equations(config, batch_sizes, *x) for x in tensors
-        ],
-    }
+    runs = {"kernels": partial(gpu_lstm.run_directions, launch), "operators": run_operators}
     agreement(runs)
     layer_times(runs)
+
+
+def run_operators(
+    config: ELMoConfig, batch_sizes: list[int], directions: list[list[torch.Tensor]]
+) -> list[tuple]:
+    """Both directions of a layer by `equations`."""
+    return [equations(config, batch_sizes, *tensors) for tensors in directions]
 
 
 if __name__ == "__main__":
