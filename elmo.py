@@ -28,7 +28,7 @@ from elmo_core.config import MAX_FLOAT, ELMoConfig
 from elmo_core.display.surprisal_plot import plot_surprisal
 from elmo_core.encoding import answers
 from elmo_core.encoding.encoder import Encoder, run_sentences
-from elmo_core.encoding.layers import EncodedBatch, Layers, Reading
+from elmo_core.encoding.layers import EncodedBatch, EncodingRequest, Layers
 from elmo_core.encoding.token_tables import TokenTable
 from elmo_core.kernels import precision
 from elmo_core.kernels.matmul import chosen_precision, freeze, state_of
@@ -134,7 +134,7 @@ class ELMo(Encoder, nn.Layer):
         folder = None if isinstance(params, tuple) else resolve_name(params)
         bilm, vocabulary = load_bilm(folder) if folder else _check_model(params)
         self.precision = chosen_precision(precision, paddle.get_device())
-        self._set_bilm(bilm, vocabulary, layers, ("mix", "concat", "sum"), pool)
+        self._set_bilm(bilm, vocabulary, layers, ("trained_sum", "concat", "sum"), pool)
         self.n_mixes = n_mixes
         self.trainable = False
         self.l2_coef = l2_coef
@@ -287,8 +287,8 @@ class ELMo(Encoder, nn.Layer):
         dtype = "float32" if size <= room else "float16"
         log.info(f"ELMo's layers are computed once: {what}, cached in {dtype} in memory.")
         table = TokenTable(self.bilm.token_encoder, self.config, self.vocabulary)
-        reading = Reading(self.choice, lambda batch, _: batch.arrays(dtype, self.pool))
-        arrays = restore_order(self.read(distinct, reading, table, paddle.get_device()))
+        request = EncodingRequest(self.choice, lambda batch, _: batch.arrays(dtype, self.pool))
+        arrays = restore_order(self.encode_batches(distinct, request, table, paddle.get_device()))
         arrays = bar(arrays, progress, total=len(distinct), unit=" sentences", leave=False)
         self.cached.update(zip(distinct, arrays, strict=True))
         self._cached_with = state_of(self.bilm.parameters())
@@ -463,8 +463,8 @@ class ELMoEmbedder(Encoder):
         sentences = check_sentences(sentences)
         arrays: list[np.ndarray] = [np.empty(0)] * len(sentences)
         with bar(None, self.progress, total=len(sentences), unit=" sentences") as shown:
-            for positions, results in self.read(
-                sentences, self._reading, self.token_table, self.device, math.inf
+            for positions, results in self.encode_batches(
+                sentences, self._request, self.token_table, self.device, math.inf
             ):
                 for position, array in zip(positions.tolist(), results, strict=True):
                     arrays[position] = array
@@ -480,13 +480,13 @@ class ELMoEmbedder(Encoder):
             check_sentences(sentences)
         total = len(sentences) if isinstance(sentences, Sized) else None
         arrays = restore_order(
-            self.read(checked(sentences), self._reading, self.token_table, self.device)
+            self.encode_batches(checked(sentences), self._request, self.token_table, self.device)
         )
         return iter(bar(arrays, self.progress, total=total, unit=" sentences"))
 
     @property
-    def _reading(self) -> Reading:
-        return Reading(
+    def _request(self) -> EncodingRequest:
+        return EncodingRequest(
             self.choice, self._arrays, self.carry_state, read_final_marker=self.carry_state
         )
 

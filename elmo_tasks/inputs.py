@@ -333,7 +333,7 @@ class TokenInputs(nn.Layer):
             self.elmo = pretrained.make_layer(settings, trainable=is_tuned, pool=pool)
             self.elmo_at = list(elmo_at)
             n_layers = self.elmo.choice.n_layers
-            if self.elmo.choice.how == "mix":
+            if self.elmo.choice.how == "trained_sum":
                 self.elmo_dim = self.elmo.layer_dim
                 mixes = [elmo.ScalarMix(n_layers) for _ in self.elmo_at]
             else:  # the layers are concatenated

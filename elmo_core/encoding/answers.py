@@ -20,7 +20,7 @@ from elmo_core.checks import (
 )
 from elmo_core.encoding.cosines import nearest, unit
 from elmo_core.encoding.encoder import run_sentences
-from elmo_core.encoding.layers import EncodedBatch, LayerChoice, Reading
+from elmo_core.encoding.layers import EncodedBatch, EncodingRequest, LayerChoice
 from elmo_core.encoding.surprisal import Comparison, Surprisals, difference, surprisals
 from elmo_core.kernels import precision
 from elmo_core.machine.runtime import paddle
@@ -125,16 +125,16 @@ def iter_surprisal(embedder, sentences: Iterable[Sequence[str]]) -> Iterator[Sur
         return surprisals(softmax, vocabulary, group, batch.layers[0], batch.packing)
 
     carry = embedder.carry_state
-    reading = Reading(
+    request = EncodingRequest(
         choice=_one_layer(embedder.config.n_layers),
         results=results,
         carry_state=carry,
         rows=1 if carry else 0,  # a single stream, whatever the batch size
         tf32=False,
     )
-    batches = embedder.read(
+    batches = embedder.encode_batches(
         sentences=checked(sentences),
-        reading=reading,
+        request=request,
         table=embedder.token_table,
         device=embedder.device,
     )

@@ -1,4 +1,4 @@
-"""Reading any number of sentences with a biLM: the base of `ELMo` and `ELMoEmbedder`."""
+"""Encoding any number of sentences with a biLM: the base of `ELMo` and `ELMoEmbedder`."""
 
 import itertools
 import operator
@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 
 from elmo_core.config import ELMoConfig
-from elmo_core.encoding.layers import EncodedBatch, LayerChoice, Layers, Reading, layer_choice
+from elmo_core.encoding.layers import (
+    EncodedBatch,
+    EncodingRequest,
+    LayerChoice,
+    Layers,
+    layer_choice,
+)
 from elmo_core.encoding.token_tables import OOVCounter, TokenTable
 from elmo_core.kernels import precision
 from elmo_core.machine import runtime
@@ -92,10 +98,10 @@ class Encoder:
         """
         return self._oov_counter.unknown / max(1, self._oov_counter.total)
 
-    def read(
+    def encode_batches(
         self,
         sentences: Iterable[Sequence[str]],
-        reading: Reading,
+        request: EncodingRequest,
         table: TokenTable,
         device: str,
         window: float | None = None,
@@ -106,8 +112,8 @@ class Encoder:
         """
         table.refresh()
         state = None
-        n = reading.rows or self.batch_size
-        if reading.carry_state:
+        n = request.rows or self.batch_size
+        if request.carry_state:
             batches = _in_order(sentences, n)
             with runtime.on_device(device):
                 state = self.bilm.zero_state(n)
@@ -115,22 +121,22 @@ class Encoder:
             batches = sentence_batches(sentences, n, n * TOKENS_PER_ROW, window)
         for positions, group in batches:
             self._oov_counter.update(list(itertools.chain.from_iterable(group)))
-            with precision.inference(device, self.precision, reading.tf32):
+            with precision.inference(device, self.precision, request.tf32):
                 if state:  # the last batch may have fewer rows
-                    state = map_state(operator.itemgetter(slice(len(group))), state)
-                marker = reading.read_final_marker
+                    rows = slice(len(group))
+                    state = map_state(operator.itemgetter(rows), state)
                 vectors, index, lengths = table(group)
                 batch, final = run_sentences(
                     self.bilm,
                     vectors,
                     index=index,
                     lengths=lengths,
-                    choice=reading.choice,
+                    choice=request.choice,
                     state=state,
-                    read_final_marker=marker,
+                    read_final_marker=request.read_final_marker,
                 )
-                state = final if reading.carry_state else None
-                results = list(reading.results(batch, group))
+                state = final if request.carry_state else None
+                results = list(request.results(batch, group))
                 del batch, final  # before the next batch is computed
             yield positions, results
 

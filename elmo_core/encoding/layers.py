@@ -16,14 +16,15 @@ from elmo_core.network.lstmp import Packing
 
 Layers = str | int | Sequence[float]  # see `layer_choice`
 INDICES = re.compile(r"-?[0-9]{1,3}(,-?[0-9]{1,3})*")
+COMBINATIONS = {"concat": "concat", "mix": "trained_sum"}  # {in a text: LayerChoice.how}
 
 
 @dataclass(frozen=True)
 class LayerChoice:
     """The layers that are returned, and how.
 
-    how: "each", "concat", "sum" with fixed weights, as for one layer or the average, or "mix", with
-    weights that a task trains.
+    how: "each" | "concat" | "sum", with fixed weights, as of one layer, the average or an imported
+    model's mix | "trained_sum", with the weights of a `ScalarMix`.
     """
 
     how: str
@@ -56,11 +57,11 @@ class LayerChoice:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How sentences are read, and what is made of them."""
+class EncodingRequest:
+    """What is asked of the biLM: how it reads sentences, and what is made of its layers."""
 
     choice: LayerChoice
-    # Of a batch and its sentences: one per sentence.
+    # What is made of a batch and its sentences: one result per sentence.
     results: Callable[["EncodedBatch", Sequence[Sequence[str]]], Iterable]
     # Each row starts from the final state of the same row in the batch before.
     carry_state: bool = False
@@ -147,7 +148,7 @@ def layer_choice(layers: Layers, n_layers: int, allowed: Sequence[str]) -> Layer
     forms = {
         "each": "'all', several as in '0,1'",
         "concat": "'concat', 'concat:0,1'",
-        "mix": "'mix', 'mix:0,1'",
+        "trained_sum": "'mix', 'mix:0,1'",
     }
     expected = [text for how, text in forms.items() if how in allowed]
     if not isinstance(layers, str) and "each" in allowed:
@@ -165,11 +166,11 @@ def _parse(layers: Layers, n_layers: int) -> LayerChoice | None:
     if isinstance(layers, str):
         return _parse_text(layers, n_layers)
     if _is_whole(layers):
-        return _chosen("one", [int(layers)], n_layers)
+        return _one_layer(int(layers), n_layers)
     if not isinstance(layers, list | tuple | np.ndarray) or not len(layers):
         return None
     if all(_is_whole(index) for index in layers):
-        return _chosen("each", [int(index) for index in layers], n_layers)
+        return _several_layers("each", [int(index) for index in layers], n_layers)
     are_numbers = all(
         isinstance(weight, int | float | np.floating) and np.isfinite(weight) for weight in layers
     )
@@ -181,38 +182,49 @@ def _parse(layers: Layers, n_layers: int) -> LayerChoice | None:
 def _parse_text(text: str, n_layers: int) -> LayerChoice | None:
     if text == "all":
         return LayerChoice("each", list(range(n_layers)))
-    if text in ("concat", "mix"):
-        return LayerChoice(text, list(range(n_layers)))
+    if text in COMBINATIONS:
+        return LayerChoice(COMBINATIONS[text], list(range(n_layers)))
     if text == "average":
         return _weighted_sum([1 / n_layers] * n_layers)
     if text == "top":
-        return _chosen("one", [-1], n_layers)
-    how, _, numbers = text.rpartition(":")
-    if how not in ("", "concat", "mix") or not INDICES.fullmatch(numbers):
+        return _one_layer(-1, n_layers)
+    combination, _, numbers = text.rpartition(":")
+    if not INDICES.fullmatch(numbers):
         return None
     indices = [int(index) for index in numbers.split(",")]
-    if not how:
-        how = "each" if len(indices) > 1 else "one"
-    return _chosen(how, indices, n_layers)
+    if combination in COMBINATIONS:
+        return _several_layers(COMBINATIONS[combination], indices, n_layers)
+    if combination:
+        return None
+    if len(indices) == 1:
+        return _one_layer(indices[0], n_layers)
+    return _several_layers("each", indices, n_layers)
 
 
-def _chosen(how: str, indices: list[int], n_layers: int) -> LayerChoice | None:
-    """Return a choice of layers, -1 for the top; None if one does not exist or is named twice.
+def _several_layers(how: str, indices: list[int], n_layers: int) -> LayerChoice | None:
+    """Return a choice of layers, -1 for the top; None if one does not exist.
 
-    It is in [1, 0, 0], where weights may be meant.
+    Also None if one is named twice, as in [1, 0, 0], which may be meant as weights.
     """
     indices = [index + n_layers if index < 0 else index for index in indices]
     are_there = all(0 <= index < n_layers for index in indices)
     if not are_there or len(set(indices)) < len(indices):
         return None
-    if how == "one":
-        return _weighted_sum([float(layer == indices[0]) for layer in range(n_layers)])
     return LayerChoice(how, indices)
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+def _one_layer(index: int, n_layers: int) -> LayerChoice | None:
+    """Return a layer as a sum, so that it has no axis of layers; None if it does not exist."""
+    if not -n_layers <= index < n_layers:
+        return None
+    weights = [0.0] * n_layers
+    weights[index] = 1.0
+    return _weighted_sum(weights)
 
 
 def _weighted_sum(weights: list[float]) -> LayerChoice:
     return LayerChoice("sum", [index for index, weight in enumerate(weights) if weight], weights)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
