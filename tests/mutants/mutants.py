@@ -598,15 +598,15 @@ LAYERS = [
     Mutant(
         name="embedder-carries-the-state",
         file="elmo_core/encoding/encoder.py",
-        old="state = final if reading.carry_state else None",
-        new="state = state if reading.carry_state else None",
+        old="state = final if request.carry_state else None",
+        new="state = state if request.carry_state else None",
         tests="tests/library/test_elmo.py::test_embeddings_equal_the_reference",
     ),
     Mutant(
         name="embedder-starts-from-zero",
         file="elmo_core/encoding/encoder.py",
-        old="state = final if reading.carry_state else None",
-        new="state = None if reading.carry_state else final",
+        old="state = final if request.carry_state else None",
+        new="state = None if request.carry_state else final",
         tests="tests/library/test_encoder.py::test_vectors_do_not_depend_on_the_batch",
     ),
     Mutant(
