@@ -42,6 +42,7 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
 
     name = "classifier"
     settings_type = ClassifierSettings
+    network: ClassifierNetwork
     batch_size = 128
     batch_tokens = 16384
     random_vectors = True

@@ -40,6 +40,7 @@ class Parser(Task[ParserSettings, Tree, Tree]):
 
     name = "parser"
     settings_type = ParserSettings
+    network: ParserNetwork
 
     # What users call
 

@@ -48,6 +48,7 @@ class Reader(Task[ReaderSettings, Passage, list[list[Answer]]]):
 
     name = "reader"
     settings_type = ReaderSettings
+    network: BiDAF
     batch_size = 8  # windows
 
     # What users call

@@ -55,6 +55,7 @@ class Tagger(Task[TaggerSettings, Sentence, Prediction]):
 
     name = "tagger"
     settings_type = TaggerSettings
+    network: TaggerNetwork
 
     # What users call
 
