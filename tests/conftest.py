@@ -32,7 +32,7 @@ SKIPS = (  # a test that is skipped for any other reason fails
     "no /proc|on Linux",
     "this machine has a GPU",
     "paddle .* hides",  # its random generator
-    "paddle .* has no TF32 to switch|paddle .* has no chunk_eval",  # what some builds and versions of Paddle lack
+    "paddle .* has no TF32 to switch|paddle .* has no chunk_eval",  # some versions lack it
     "needs ../shared/data",
 )
 
@@ -57,7 +57,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture(params=["fused", "Paddle's operators"])
 def implementation(request, monkeypatch):
-    """Runs a test on the compiled loops, and on Paddle's operators, which take over where there is no compiler."""
+    """Runs a test on the compiled loops, and on Paddle's operators, which take over where there is
+    no compiler.
+    """
     if request.param != "fused":
         monkeypatch.setattr(fused, "kernel", lambda: None)
     elif fused.kernel() is None:
@@ -81,13 +83,18 @@ def save_models(folder, **changes) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def checkpoints(tmp_path_factory) -> dict[str, str]:
-    """Prefixes of tiny random models, one of characters and one of words. Tests must not change them."""
+    """Prefixes of tiny random models, one of characters and one of words.
+
+    Tests must not change them.
+    """
     return save_models(tmp_path_factory.mktemp("checkpoints"))
 
 
 @pytest.fixture(scope="session")
 def small_weights(tmp_path_factory) -> dict[str, str]:
-    """The same as `checkpoints` with smaller weights in the LSTMs, for taggers and classifiers to learn with."""
+    """The same as `checkpoints` with smaller weights in the LSTMs, for taggers and classifiers to
+    learn with.
+    """
     return save_models(tmp_path_factory.mktemp("small_weights"), scale=1.0)
 
 
@@ -103,7 +110,9 @@ def word_model(checkpoints) -> str:
 
 @pytest.fixture
 def readers_folder(tmp_path, monkeypatch) -> Path:
-    """What a reader has by then: checkpoints, files of bilm-tf's form, some text, two published models that were fetched."""
+    """What a reader has by then: checkpoints, files of bilm-tf's form, some text, two published
+    models that were fetched.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
     for name in ("home/models/allennlp-small", "home/models/manylangs-zhs", "checkpoints/10000"):
@@ -144,7 +153,7 @@ def no_fsync(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def no_process_is_left():
-    """A test that fails leaves no process behind, which would take the time of those that follow."""
+    """A test that fails leaves no process behind, which would slow down those that follow."""
     yield
     while runs.STARTED:
         process = runs.STARTED.pop()

@@ -1,4 +1,6 @@
-"""What a step of training asks of a GPU, counted without one: launches, uploads, reads and kernels that Paddle must have."""
+"""What a step of training asks of a GPU, counted without one: launches, uploads, reads and kernels
+that Paddle must have.
+"""
 
 import json
 import os
@@ -52,7 +54,9 @@ def test_a_step_launches_few_operators(with_kernels, most, monkeypatch):
 
 @contextmanager
 def transfers(monkeypatch) -> Iterator[tuple[list[str], list[np.ndarray], list[str]]]:
-    """What the block reads from tensors, what it uploads, and the functions that upload without `runtime.to_tensor`."""
+    """What the block reads from tensors, what it uploads, and the functions that upload without
+    `runtime.to_tensor`.
+    """
     reads, uploads, direct, to_tensor = [], [], [], paddle.to_tensor
     tensor_methods = paddle.Tensor.__array__.__code__.co_filename
 

@@ -27,7 +27,8 @@ def test_one_training_gives_the_paired_t_test_over_the_items():
 
 
 def test_mean_squares_of_a_table_worked_out_by_hand():
-    # rows' means 1, 2, 6 and columns' 2, 4: MS_rows 2 * (4 + 1 + 9) / 2 = 14, MS_columns 3 * (1 + 1) = 6, rest 0
+    # The rows' means are 1, 2, 6, the columns' 2, 4. So MS_rows is 2 * (4 + 1 + 9) / 2 = 14,
+    # MS_columns is 3 * (1 + 1) = 6, and the rest is 0.
     found = crossed_difference(np.array([[0, 2], [1, 3], [5, 7.0]]))
     freedom = 20**2 / (14**2 / 2 + 6**2 / 1)
     assert found.mean == 3

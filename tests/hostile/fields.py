@@ -1,9 +1,10 @@
-"""Every field of every configuration that is read from a file, set in turn to values that it should not have.
+"""Every field of every configuration that is read from a file, set in turn to values that it should
+not have.
 
     python tests/hostile/fields.py FOLDER
 
-The reader must raise a UserError that names the file, or give a result of the same kind as before. Prints a line of JSON per
-configuration. Takes at most MOST bytes.
+The reader must raise a UserError that names the file, or give a result of the same kind as before.
+Prints a line of JSON per configuration. Takes at most MOST bytes.
 """
 
 import json
@@ -135,7 +136,8 @@ def changed(values: dict, path: tuple, text: str) -> str:
 
 
 def check(folder: Path) -> Iterator[dict]:
-    """Yield, per configuration, the number of its fields, of errors that name the file, and whatever went wrong.
+    """Yield, per configuration, the number of its fields, of errors that name the file, and
+    whatever went wrong.
 
     A setting that several tasks share is checked in the first of them.
     """

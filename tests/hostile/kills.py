@@ -2,9 +2,10 @@
 
     python tests/hostile/kills.py FOLDER 20 [tagger classifier reader parser pretraining]
 
-A resumed training has the weights of an uninterrupted one, bit for bit. A model that was being saved over another is either
-of them, whole. Files of the user are where they were. Prints a line for each. Each training and each series of saves runs in
-a process of its own, a fork of this one, which must not have computed anything.
+A resumed training has the weights of an uninterrupted one, bit for bit. A model that was being
+saved over another is either of them, whole. Files of the user are where they were. Prints a line
+for each. Each training and each series of saves runs in a process of its own, a fork of this one,
+which must not have computed anything.
 """
 
 import itertools
@@ -139,7 +140,10 @@ def save_task(kind: type[Task], folder: Path, models: list[Path]) -> Iterator[No
 
 
 def save_checkpoint(folder: Path, models: list[Path]) -> Iterator[None]:
-    """Save the models over each other without end, as checkpoint 24 of a run. Yields after each save."""
+    """Save the models over each other without end, as checkpoint 24 of a run.
+
+    Yields after each save.
+    """
     contents = []
     for model in models:
         final = checkpoint.resolve(model / "final")
@@ -163,7 +167,9 @@ def save_checkpoint(folder: Path, models: list[Path]) -> Iterator[None]:
 
 @dataclass
 class Work:
-    """A kind of training. weights: of a folder. saves: saves models over each other, and yields after each save."""
+    """A kind of training. weights: of a folder. saves: saves models over each other, and yields
+    after each save.
+    """
 
     train: Callable
     weights: Callable[[Path], dict[str, np.ndarray]]
@@ -198,7 +204,10 @@ WORKS = {
 def run(
     function: Callable, *arguments: object, seconds: float | None = None, **settings: object
 ) -> float:
-    """Run a function in a process to its end or, with seconds, kill it that long after its start. Returns the seconds."""
+    """Run a function in a process to its end or, with seconds, kill it that long after its start.
+
+    Returns the seconds.
+    """
     process = FORK.Process(target=function, args=arguments, kwargs=settings)
     began = time.monotonic()
     process.start()

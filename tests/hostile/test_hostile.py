@@ -1,4 +1,6 @@
-"""Files, settings and moments that an attacker or bad luck chooses. docs/files.md says what is promised."""
+"""Files, settings and moments that an attacker or bad luck chooses. docs/files.md says what is
+promised.
+"""
 
 import argparse
 import html.parser

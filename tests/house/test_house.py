@@ -1,4 +1,6 @@
-"""The house: imports run one way, as docs/development.md's picture shows, and every script explains itself."""
+"""The house: imports run one way, as docs/development.md's picture shows, and every script explains
+itself.
+"""
 
 import argparse
 import ast
@@ -57,7 +59,7 @@ MODULES = {
 
 
 def imports(path: Path) -> set[str]:
-    """The modules that a file imports, anywhere in it; for `from package import name`, both forms."""
+    """The modules that a file imports, anywhere; for `from package import name`, both forms."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

@@ -1,7 +1,8 @@
-"""Files written in one environment are read in another: checkpoints, resumed runs, taggers, classifiers, readers, exports.
+"""Files written in one environment are read in another: checkpoints, resumed runs, taggers,
+classifiers, readers, exports.
 
-ELMO_OTHER_PYTHON names the other environment, which tests/everywhere.sh sets to one with another Paddle and NumPy; by
-default it is this one, in another process.
+ELMO_OTHER_PYTHON names the other environment, which tests/everywhere.sh sets to one with another
+Paddle and NumPy; by default it is this one, in another process.
 """
 
 import json

@@ -3,7 +3,7 @@
 not_plain.tsv has the number of places in each file that break them. It may only become smaller:
 
     .venv/bin/python tests/house/test_plain.py          # shows the places
-    .venv/bin/python tests/house/test_plain.py --save   # writes not_plain.tsv, after some are mended
+    .venv/bin/python tests/house/test_plain.py --save   # writes not_plain.tsv, with fewer places
 """
 
 import ast

@@ -31,7 +31,9 @@ WITHOUT = {
 
 
 def expected_names(modules: list[Path]) -> dict[str, str]:
-    """The name of each module's test file: test_MODULE, or test_FOLDER_MODULE where several modules have the name."""
+    """The name of each module's test file: test_MODULE, or test_FOLDER_MODULE where several modules
+    have the name.
+    """
     count = Counter(path.stem for path in modules)
     names = {}
     for path in modules:

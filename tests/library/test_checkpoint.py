@@ -1,4 +1,6 @@
-"""Checkpoints: complete folders, atomic whatever happens to process, disk and file, found by step and name."""
+"""Checkpoints: complete folders, atomic whatever happens to process, disk and file, found by step
+and name.
+"""
 
 import errno
 import json

@@ -22,7 +22,7 @@ REMOVED = ("<br/>", f'<a href="/{"long/" * 30}">', "\u200b", "</b>")
 
 
 def random_text(generator: random.Random, n: int) -> tuple[str, list[str], np.ndarray]:
-    """A text of n words, as raw text has them, what a tokeniser makes of them, and their offsets."""
+    """A text of n words as raw text has them, what a tokeniser makes of it, and the offsets."""
     pieces, tokens = [], []
     for word in generator.choices(WORDS, k=n):
         gap = generator.choice(REMOVED) if generator.random() < 0.1 else " "

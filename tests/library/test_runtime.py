@@ -34,14 +34,18 @@ def test_a_containers_share_of_the_processor_counts(tmp_path, monkeypatch, quota
 
 def test_paddle_takes_all_cores_silently():
     done = fresh_python(
-        "from elmo_core.machine.runtime import paddle; import os; print(os.environ['OMP_NUM_THREADS'])"
+        "from elmo_core.machine.runtime import paddle\n"
+        "import os\n"
+        "print(os.environ['OMP_NUM_THREADS'])"
     )
     assert done.stdout.strip() == str(runtime.n_cores())
     assert done.stderr == ""
 
 
 def test_the_users_own_logging_works_and_other_libraries_stay_quiet():
-    """Paddle gives the root logger a handler and level that would show messages of gensim and others."""
+    """Paddle gives the root logger a handler and level that would show messages of gensim and
+    others.
+    """
     ours = "logging.warning('mine'); logging.getLogger('elmo').warning('ours')"
     done = fresh_python(
         f"import elmo, logging; {ours}; logging.getLogger('gensim').info('chatter')"
@@ -59,7 +63,8 @@ CROWD = ",".join(
     ("environment", "threads"),
     [
         ({"OMP_NUM_THREADS": "1"}, 1),  # the user's choice
-        # The launcher imports Paddle, which sets OMP_NUM_THREADS=1 for all that it starts: nobody's choice.
+        # The launcher imports Paddle, which sets OMP_NUM_THREADS=1 for all that it starts: nobody's
+        # choice.
         (
             {
                 "OMP_NUM_THREADS": "1",
@@ -90,7 +95,12 @@ def test_there_is_always_a_thread(monkeypatch, variable, threads):
 
 
 def test_paddle_imported_too_early_is_logged_once():
-    program = "import paddle; from elmo_core.machine import runtime; runtime.n_cores = lambda: 2; import elmo"
+    program = (
+        "import paddle\n"
+        "from elmo_core.machine import runtime\n"
+        "runtime.n_cores = lambda: 2\n"
+        "import elmo"
+    )
     done = fresh_python(program, OMP_NUM_THREADS="")
     assert done.stderr.count("paddle was imported before elmo") == 1
 
@@ -106,7 +116,9 @@ def test_an_import_leaves_the_users_process_alone():
     """`import elmo` changes malloc no more than Paddle does."""
     program = (
         "import re, pathlib, {module}, numpy\n"
-        "def status(name): return re.search(name + r':\\s*(\\w+)', pathlib.Path('/proc/self/status').read_text())[1]\n"
+        "def status(name):\n"
+        "    text = pathlib.Path('/proc/self/status').read_text()\n"
+        "    return re.search(name + r':\\s*(\\w+)', text)[1]\n"
         "before = int(status('VmRSS'))\n"
         "numpy.ones(2**24).sum()\n"  # 128 MB, which the C library hands back when it is left alone
         "print(int(status('VmRSS')) - before < 64 * 1024)"

@@ -16,7 +16,10 @@ SENTENCES = [*tiny.SENTENCES, ["the", "<UNK>", "river"]]
 
 
 def expected_surprisal(parameters, sentences: list[list[str]]) -> list[np.ndarray]:
-    """Per sentence (6, n + 1): surprisal in nats, entropy, rank; each forward, then backward. The state is carried."""
+    """Per sentence (6, n + 1): surprisal in nats, entropy, rank; each forward, then backward.
+
+    The state is carried.
+    """
     state, rows = (
         reference.start_state(parameters, 1),
         [np.zeros((6, len(s) + 1)) for s in sentences],
@@ -55,7 +58,9 @@ def assert_surprisal(found, sentences, expected) -> None:
 @pytest.mark.parametrize("input", ["char", "word"])
 @pytest.mark.usefixtures("implementation")
 def test_surprisal_equals_the_reference(input, tmp_path):
-    """From the zero state in every batch, and in a single stream; from a file and from a model of one's own."""
+    """From the zero state in every batch, and in a single stream; from a file and from a model of
+    one's own.
+    """
     bilm = tiny.random_bilm(input=input)
     prefix, parameters = tiny.save(bilm, tmp_path), tiny.reference_of(bilm)
     expected = [expected_surprisal(parameters, [sentence])[0] for sentence in SENTENCES]

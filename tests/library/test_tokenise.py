@@ -21,11 +21,20 @@ SPACES = "".join(c for c in map(chr, range(0x110000)) if c.isspace())
         ("7/10 at 10:30, 1,2 and 3, -5 or .302", "7 / 10 at 10 : 30 , 1,2 and 3 , -5 or .302"),
         ("well-known mid- to late, U.S.-led D-N.Y.", "well-known mid- to late , U.S.-led D-N.Y."),
         ("fun--really — yes – no a–b 1998–2004", "fun -- really -- yes - no a - b 1998-2004"),
-        ("“Why?” ‘he’ ``said''… then . . . left", "\" Why ? \" ' he ' \" said \" ... then ... left"),
-        ("(see AT&T, a@b.org and http://x.com/y.)", "( see AT & T , a @ b.org and http : / / x.com / y . )"),
+        (
+            "“Why?” ‘he’ ``said''… then . . . left",
+            "\" Why ? \" ' he ' \" said \" ... then ... left",
+        ),
+        (
+            "(see AT&T, a@b.org and http://x.com/y.)",
+            "( see AT & T , a @ b.org and http : / / x.com / y . )",
+        ),
         ("so_called _it_ *bold* #1 wow?!!", "so _ called _ it _ * bold * # 1 wow ? ! !"),
         ("Mr. and Mrs. X met at 5 p.m.", "Mr. and Mrs. X met at 5 p.m."),
-        ("He has a PhD, i.e. a degree, No. 5, etc.", "He has a PhD , i.e. a degree , No. 5 , etc ."),
+        (
+            "He has a PhD, i.e. a degree, No. 5, etc.",
+            "He has a PhD , i.e. a degree , No. 5 , etc .",
+        ),
         ("don\u00b4t caf\u00e9 cafe\u0301 na\u00efve", "do n't caf\u00e9 caf\u00e9 na\u00efve"),
         ("\x93Quoted\x94 \x96 it\x92s\x85", "\" Quoted \" - it 's ..."),
     ],

@@ -1,4 +1,5 @@
-"""Mutants: mistakes of one line that a test must notice. run.py makes each of them, and says which test did.
+"""Mutants: mistakes of one line that a test must notice. run.py makes each of them, and says which
+test did.
 
 A mutant that changes nothing on which a user relies is no mutant: choose another.
 """
@@ -8,7 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Mutant:
-    """In `file`, `old`, which occurs there once, becomes `new`. tests: files or node ids of pytest, between spaces."""
+    """In `file`, `old`, which occurs there once, becomes `new`. tests: files or node ids of pytest,
+    between spaces.
+    """
 
     name: str
     file: str
@@ -739,7 +742,8 @@ CHARACTERS = [
         file="elmo_core/kernels/fused.c",
         old="return (length < last ? length : last) + 1;",
         new="return length < last ? length : last;",
-        tests="tests/library/test_char_cnn.py tests/library/test_elmo.py::test_embeddings_equal_the_reference",
+        tests="tests/library/test_char_cnn.py "
+        "tests/library/test_elmo.py::test_embeddings_equal_the_reference",
     ),
     Mutant(
         name="cnn-window-of-padding-of-operators",
@@ -753,7 +757,8 @@ CHARACTERS = [
         file="elmo_core/network/char_cnn.py",
         old="beyond = np.arange(starts)[:, None, None] > last",
         new="beyond = np.arange(starts)[:, None, None] > last + 1",
-        tests="tests/library/test_char_cnn.py tests/library/test_elmo.py::test_embeddings_equal_the_reference",
+        tests="tests/library/test_char_cnn.py "
+        "tests/library/test_elmo.py::test_embeddings_equal_the_reference",
     ),
     Mutant(
         name="cnn-best-window-in-c",
@@ -1025,7 +1030,8 @@ FORMATS = [
         file="elmo_core/weights/pickles.py",
         old='raise pickle.UnpicklingError(f"it asks for {module}.{name}")',
         new="return super().find_class(module, name)",
-        tests="tests/weights/test_paddlenlp.py::test_no_code_is_run tests/weights/test_manylangs.py::test_no_code_is_run",
+        tests="tests/weights/test_paddlenlp.py::test_no_code_is_run "
+        "tests/weights/test_manylangs.py::test_no_code_is_run",
     ),
     Mutant(
         name="download-checksum",
@@ -1902,7 +1908,8 @@ USERS_FILES_AND_OBJECTS = [
         name="pretraining-keeps-an-earlier-run",
         file="elmo_tools/pretraining/run_folder.py",
         old="            self._write_log()\n        return best_step in kept",
-        new="            self._write_log()\n        self._delete_outdated(step)\n        return best_step in kept",
+        new="            self._write_log()\n        self._delete_outdated(step)\n"
+        "        return best_step in kept",
         tests="tests/tools/test_run_folder.py::test_an_earlier_run_stays_until_there_is_something_in_its_place",
     ),
     Mutant(

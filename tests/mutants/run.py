@@ -1,11 +1,12 @@
-"""Whether the tests notice mistakes: each mutant of mutants.py is made in a copy of the checkout, and its tests run there.
+"""Whether the tests notice mistakes: each mutant of mutants.py is made in a copy of the checkout,
+and its tests run there.
 
     .venv/bin/python tests/mutants/run.py                          # all
     .venv/bin/python tests/mutants/run.py crf-start crf-stop       # some, by name
     .venv/bin/python tests/mutants/run.py --sample 8 --seed 3      # some, at random
 
-Prints which test noticed each. The exit code is 1 if none did, if a text is not exactly once in its file, or if the tests do
-not pass without a mutant.
+Prints which test noticed each. The exit code is 1 if none did, if a text is not exactly once in its
+file, or if the tests do not pass without a mutant.
 """
 
 import argparse
@@ -157,7 +158,10 @@ def judge(mutant: Mutant, folder: Path) -> Verdict:
 
 
 def run_tests(folder: Path, tests: Sequence[str]) -> tuple[int, str]:
-    """Run tests in a copy until one fails. Returns the exit code, negative of a signal, and the output."""
+    """Run tests in a copy until one fails.
+
+    Returns the exit code, negative of a signal, and the output.
+    """
     environment = {
         **os.environ,
         "PYTHONDONTWRITEBYTECODE": "1",  # a mutant has the time of the file that it replaces

@@ -1,8 +1,9 @@
 """Probabilistic grammars without recursion: their notation, and exact entropy and probabilities.
 
-Such a grammar is a finite automaton over words: a state is the rest of a sentence, an edge emits one word. The entropy of a
-sentence, its expected length and the probability of a given sentence are exact sums over it, and it is decidable whether
-some sentence has two derivations. README.md explains the notation.
+Such a grammar is a finite automaton over words: a state is the rest of a sentence, an edge emits
+one word. The entropy of a sentence, its expected length and the probability of a given sentence are
+exact sums over it, and it is decidable whether some sentence has two derivations. README.md
+explains the notation.
 """
 
 import math
@@ -22,7 +23,9 @@ class GrammarError(ValueError):
 
 
 class Word(NamedTuple):
-    """A terminal: its text, part of speech ("" if the grammar has none) and sense ("" if there is only one)."""
+    """A terminal: its text, part of speech ("" if the grammar has none) and sense ("" if there is
+    only one).
+    """
 
     text: str
     tag: str = ""
@@ -92,7 +95,9 @@ class GrammarReader:
             self.define_alternatives(head, re.split(r"[|\n]", body))
 
     def define_list(self, head: str, entries: list[str]) -> None:
-        """`name.a,b:tag ~ x,y z` defines the parallel lists name.a (x z) and name.b (y z), most frequent first."""
+        """`name.a,b:tag ~ x,y z` defines the parallel lists name.a (x z) and name.b (y z), most
+        frequent first.
+        """
         head, _, tag = head.partition(":")
         first, *others = head.split(",")
         names = [first, *(f"{first.rpartition('.')[0]}.{other}" for other in others)]
@@ -112,8 +117,11 @@ class GrammarReader:
                 self.add(name, weight, self.symbols(self.JOINT.sub(" ", form), tag))
 
     def define_alternatives(self, head: str, alternatives: list[str]) -> None:
-        """`name = x | y *3`, once per value of the variables in the name. An alternative with further variables becomes one
-        per value of these, with an equal share of its weight."""
+        """`name = x | y *3`, once per value of the variables in the name.
+
+        An alternative with further variables becomes one per value of these, with an equal share of
+        its weight.
+        """
         for text in filter(str.strip, alternatives):
             body, weight = self.WEIGHT.fullmatch(text.strip()).groups()
             for outer in self.assignments(head):
@@ -197,7 +205,10 @@ class Edge(NamedTuple):
 
 
 class Automaton:
-    """All sentences of a rule. States are numbered so that every edge leads to a smaller number; 0 is the end."""
+    """All sentences of a rule.
+
+    States are numbered so that every edge leads to a smaller number; 0 is the end.
+    """
 
     def __init__(self, rules: Rules, start: str):
         self.rules = rules
@@ -214,7 +225,10 @@ class Automaton:
             self.by_text.append(index)
 
     def add_state(self, stack: Stack, numbers: dict[Stack, int]) -> int:
-        """The number of the state whose remaining symbols are `stack`. numbers: the known states."""
+        """The number of the state whose remaining symbols are `stack`.
+
+        numbers: the known states.
+        """
         if stack not in numbers:
             probabilities: dict[tuple[Word, Stack], float] = defaultdict(float)
             for probability, word, rest in self.first_words(stack):
@@ -263,7 +277,10 @@ class Automaton:
                     yield outer * inner, word, remaining
 
     def draw(self, rng: random.Random) -> list[Word]:
-        """A random sentence. Uses only `rng.random()`, whose numbers Python promises not to change."""
+        """A random sentence.
+
+        Uses only `rng.random()`, whose numbers Python promises not to change.
+        """
         state, words = self.start, []
         while state:
             chosen = bisect(self.cumulative[state], rng.random() * self.cumulative[state][-1])
@@ -273,7 +290,8 @@ class Automaton:
         return words
 
     def parse(self, tokens: Iterable[str]) -> tuple[float, list[Word]]:
-        """Log-probability of a sentence, summed over its derivations, and one derivation's words with tags and senses.
+        """Log-probability of a sentence, summed over its derivations, and one derivation's words
+        with tags and senses.
 
         Returns minus infinity and no words if the grammar cannot generate the sentence.
         """
@@ -300,7 +318,8 @@ class Automaton:
         return math.log(probability), words[::-1]
 
     def surprisals(self, tokens: Sequence[str]) -> tuple[list[float], list[float]]:
-        """Surprisal in nats of each token and of the end: given the words before it, and given those after it.
+        """Surprisal in nats of each token and of the end: given the words before it, and given
+        those after it.
 
         The end is `</S>` given all words, and `<S>` given all words.
         """
@@ -373,10 +392,13 @@ class Automaton:
         return words[self.start]
 
     def ambiguous_ending(self) -> list[str] | None:
-        """The last words of a sentence with two derivations, from where they diverge. None if no sentence has two.
+        """The last words of a sentence with two derivations, from where they diverge.
 
-        Two derivations are two paths that diverge at some state by one word. From there the pair of states advances by
-        words that both can emit, until the paths meet, at the end at the latest. Every pair is visited once.
+        None if no sentence has two.
+
+        Two derivations are two paths that diverge at some state by one word. From there the pair of
+        states advances by words that both can emit, until the paths meet, at the end at the latest.
+        Every pair is visited once.
         """
         hopeless: set[tuple[int, int]] = set()
 

@@ -1,10 +1,13 @@
-"""Write the sample in data/: text generated from two small grammars, whose entropy is known exactly.
+"""Write the sample in data/: text from two small grammars, whose entropy is known exactly.
 
-    python tests/sample/make_sample.py                       # writes everything again, byte for byte the same
-    python tests/sample/make_sample.py --surprisal FILE ...  # prints the exact surprisal of every word, in bits
+    python tests/sample/make_sample.py
+    python tests/sample/make_sample.py --surprisal FILE ...
 
-`grammar_en.txt` and `grammar_zh.txt` define the language, `grammar.py` computes with them, `passages.py` writes passages
-with questions. Needs only Python.
+The first writes everything again, byte for byte the same. The second prints the exact surprisal of
+every word, in bits.
+
+`grammar_en.txt` and `grammar_zh.txt` define the language, `grammar.py` computes with them,
+`passages.py` writes passages with questions. Needs only Python.
 """
 
 import argparse
@@ -55,7 +58,10 @@ def text_of(words: Iterable[Word]) -> str:
 
 
 def bound(automaton: Automaton) -> dict[str, float]:
-    """The best possible perplexity on new text. Predictions: n words and the special token at the end (or beginning)."""
+    """The best possible perplexity on new text.
+
+    Predictions: n words and the special token at the end (or beginning).
+    """
     entropy, predictions = automaton.entropy(), automaton.expected_length() + 1
     return {
         "sentence_entropy_nats": round(entropy, 6),
@@ -134,7 +140,9 @@ def fresh(draw: Callable[[], list[Word]], known: set[str]) -> list[Word]:
 
 
 def write_polarity(folder: Path, rules: Rules, known: set[str], rng: random.Random) -> None:
-    """Write film reviews as in the sentence polarity dataset, some of them neutral or in the wrong file."""
+    """Write film reviews as in the sentence polarity dataset, some of them neutral or in the wrong
+    file.
+    """
     reviews = {kind: Automaton(rules, f"review.{kind}") for kind in ("pos", "neg", "neutral")}
 
     def draw(kind: str, other: str) -> list[Word]:
@@ -156,7 +164,10 @@ def write_polarity(folder: Path, rules: Rules, known: set[str], rng: random.Rand
 def write_lac(
     folder: Path, train: Automaton, dev: Automaton, known: set[str], rng: random.Random
 ) -> None:
-    """Write Chinese sentences with LAC's tags, in columns. The dev set has words that occur nowhere else."""
+    """Write Chinese sentences with LAC's tags, in columns.
+
+    The dev set has words that occur nowhere else.
+    """
     for name, automaton, n in (
         ("train", train, LAC_TRAIN_SENTENCES),
         ("dev", dev, LAC_DEV_SENTENCES),
@@ -167,7 +178,10 @@ def write_lac(
 
 
 def write_reading(folder: Path, rng: random.Random) -> None:
-    """Write passages and questions in SQuAD's JSON. The dev set has words that occur nowhere else."""
+    """Write passages and questions in SQuAD's JSON.
+
+    The dev set has words that occur nowhere else.
+    """
     for name, n in (("train", READING_TRAIN_PASSAGES), ("dev", READING_DEV_PASSAGES)):
         articles = [
             {"title": "", "paragraphs": [paragraph]}

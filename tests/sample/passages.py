@@ -1,8 +1,9 @@
-"""Chinese passages with questions, in SQuAD's JSON: who lives where, works, travels, eats, learns and buys what.
+"""Chinese passages with questions, in SQuAD's JSON: who lives where, works, travels, eats, learns
+and buys what.
 
-Every passage states two or three facts about each of three or four people, often with "he" or "she", and other people do
-the same things elsewhere. So an answer depends on both person and deed, and the name may be two sentences away. Words with
-a ! occur only in dev passages.
+Every passage states two or three facts about each of three or four people, often with "he" or
+"she", and other people do the same things elsewhere. So an answer depends on both person and deed,
+and the name may be two sentences away. Words with a ! occur only in dev passages.
 """
 
 import random
@@ -43,7 +44,10 @@ QUESTIONS = 4  # per passage
 
 
 def shuffled(items: Sequence, rng: random.Random) -> list:
-    """The items in random order. Uses only `rng.random()`, whose numbers Python promises not to change."""
+    """The items in random order.
+
+    Uses only `rng.random()`, whose numbers Python promises not to change.
+    """
     return [items[k] for _, k in sorted((rng.random(), k) for k in range(len(items)))]
 
 

@@ -1,4 +1,6 @@
-"""docs/coming-from.md: each example computes what the old code computes, here from the float64 reference."""
+"""docs/coming-from.md: each example computes what the old code computes, here from the float64
+reference.
+"""
 
 import re
 
@@ -26,7 +28,9 @@ def model(tmp_path_factory):
 
 @pytest.fixture
 def example(model):
-    """Runs the section's example; returns its variables and the reference's layers of its sentences."""
+    """Runs the section's example; returns its variables and the reference's layers of its
+    sentences.
+    """
 
     def run(section: str) -> tuple[dict, list[np.ndarray]]:
         space = {}

@@ -1,8 +1,10 @@
-"""The pages: their commands and their Python are run, their links lead somewhere, both languages have the same.
+"""The pages: their commands and their Python are run, their links lead somewhere, both languages
+have the same.
 
-The published commands are run as they stand but for the device, on small data of the published form: those of the pages in
-RUN, and those of PaddleNLP's README, which our users come from. Flags at their end make the model tiny and the run short.
-Those of the other pages must be known to the scripts.
+The published commands are run as they stand but for the device, on small data of the published
+form: those of the pages in RUN, and those of PaddleNLP's README, which our users come from. Flags
+at their end make the model tiny and the run short. Those of the other pages must be known to the
+scripts.
 """
 
 import dataclasses
@@ -48,8 +50,8 @@ python -m paddle.distributed.launch --gpus '0' word2vec_base.py --data_dir='./se
 python -m paddle.distributed.launch --gpus '0' run_finetune.py --data_dir='./sentence-polarity-dataset-v1/' --init_from_ckpt='./checkpoints/10000' --device='gpu'
 """  # noqa: E501
 TINY = {
-    "run_pretrain.py": "--model_size=tiny --cell_dim=13 --projection_dim=6 --filters=1:4,2:7 --batch_size=5 "
-    "--unroll_steps=7 --n_negative_samples=11 --max_steps=4",
+    "run_pretrain.py": "--model_size=tiny --cell_dim=13 --projection_dim=6 --filters=1:4,2:7 "
+    "--batch_size=5 --unroll_steps=7 --n_negative_samples=11 --max_steps=4",
     "word2vec_base.py": "--epochs=1",
     "run_finetune.py": "--epochs=1",
     "run_tag.py": "--epochs=1",
@@ -201,7 +203,9 @@ def test_run_eval_prints_what_the_page_shows(model, tmp_path, capsys):
 
 
 def run(line: str, folder: Path) -> None:
-    """A command line in a folder of its user's; in this process, if it is a script's without the launcher."""
+    """A command line in a folder of its user's; in this process, if it is a script's without the
+    launcher.
+    """
     words = shlex.split(
         line.replace("--device=gpu", "--device=cpu").replace("--device='gpu'", "--device=cpu")
     )
@@ -363,7 +367,9 @@ def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch,
 
 
 def test_the_reference_has_the_names_of_the_code():
-    """Each function and method that it writes with its parameters has these, and each class's table has all parameters."""
+    """Each function and method that it writes with its parameters has these, and each class's table
+    has all parameters.
+    """
     text = (PROJECT / "docs/reference.md").read_text(encoding="utf-8")
     owners = [elmo, elmo.ELMoEmbedder, elmo.ELMo, Surprisals, Tagger, Span, Classifier, Reader]
     for name, listed in re.findall(r"`(\w+)\(([\w, =.]*)\)`", text.replace("`elmo(", "`forward(")):

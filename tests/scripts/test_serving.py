@@ -1,4 +1,7 @@
-"""The service in docs/serving.md, driven as an ASGI server drives it. Needs FastAPI, which nothing else here does."""
+"""The service in docs/serving.md, driven as an ASGI server drives it.
+
+Needs FastAPI, which nothing else here does.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,7 @@
-"""A real headless Chromium, driven over a pipe: DevTools' JSON on file descriptors 3 and 4, a NUL after each message."""
+"""A real headless Chromium, driven over a pipe:
+
+DevTools' JSON on file descriptors 3 and 4, a NUL after each message.
+"""
 
 import fcntl
 import itertools
@@ -144,7 +147,8 @@ class Browser:
     def click(self, selector: str) -> None:
         """Click the centre of an element, which must not be covered."""
         find = f"document.querySelector({json.dumps(selector)})"
-        box = f"(() => {{ const b = {find}.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2] }})()"
+        centre = "[box.x + box.width / 2, box.y + box.height / 2]"
+        box = f"(() => {{ const box = {find}.getBoundingClientRect(); return {centre} }})()"
         self.run(f"{find}.scrollIntoView({{block: 'nearest'}})")
         x, y = self.run(box)
         assert self.run(f"{find}.contains(document.elementFromPoint({x}, {y}))"), (

@@ -1,4 +1,6 @@
-"""The ways in which programs copy an object, or send it to another process: {name: function of the object and a folder}."""
+"""The ways in which programs copy an object, or send it to another process: {name: function of the
+object and a folder}.
+"""
 
 import copy
 import importlib.util

@@ -92,7 +92,9 @@ def random_weights(layer, but: str = "nothing") -> None:
 
 
 def raw_lines(n: int, words: list[str], space: str = " ") -> list[str]:
-    """Lines with marks, entities, tags and abbreviations, some of many sentences. space: between words."""
+    """Lines with marks, entities, tags and abbreviations, some of many sentences. space: between
+    words.
+    """
     generator, marks = (
         random.Random(11),
         [

@@ -1,4 +1,6 @@
-"""Which label sequences each scheme allows, as regular expressions: independent of the project's table of transitions."""
+"""Which label sequences each scheme allows, as regular expressions: independent of the project's
+table of transitions.
+"""
 
 import itertools
 import re

@@ -1,8 +1,10 @@
-"""Checkpoints with one value in all files, which show whether any files of two of them have been mixed. Without Paddle.
+"""Checkpoints with one value in all files, which show whether any files of two of them have been
+mixed. Without Paddle.
 
     python tests/support/one_value.py FOLDER
 
-kills a process at every seventh line of saving, deleting and overwriting, and prints the value of what is there.
+kills a process at every seventh line of saving, deleting and overwriting, and prints the value of
+what is there.
 """
 
 import os
@@ -56,7 +58,9 @@ def saved_value(folder: Path) -> int:
 
 
 def kill_at_every_line(folder: Path) -> None:
-    """Print the latest checkpoint if a process is killed before a line of saving 2, deleting 1, and saving 3 over 2."""
+    """Print the latest checkpoint if a process is killed before a line of saving 2, deleting 1, and
+    saving 3 over 2.
+    """
     os.fsync = lambda _: None  # nobody pulls the plug
     line, status = 0, None
     while status != 0:

@@ -1,4 +1,6 @@
-"""A small structured corpus, and pretraining runs on it: in this process, in a new one, or on several ranks."""
+"""A small structured corpus, and pretraining runs on it: in this process, in a new one, or on
+several ranks.
+"""
 
 import json
 import math
@@ -61,7 +63,10 @@ def write_corpus(folder: Path, files: int = 3, size: int = 40) -> Path:
 
 
 def flags(corpus: Path, save_dir: Path, **changes) -> list[str]:
-    """Flags of a run of 30 steps with distinct dimensions. None omits a flag, True gives it without a value."""
+    """Flags of a run of 30 steps with distinct dimensions.
+
+    None omits a flag, True gives it without a value.
+    """
     values = {
         "train_data_path": corpus / "train",
         "dev_data_path": corpus / "dev.txt",
@@ -154,7 +159,9 @@ def wait_until(
 
 
 def fresh_python(program: str, **environment: str) -> subprocess.CompletedProcess:
-    """Run a program in a new Python that can import the project, without a number of threads in the environment."""
+    """Run a program in a new Python that can import the project, without a number of threads in the
+    environment.
+    """
     clean = {
         name: value for name, value in os.environ.items() if name not in runtime.THREAD_VARIABLES
     }
@@ -176,7 +183,10 @@ def wait_for_step(step: int, process: subprocess.Popen, output: Path) -> None:
 def start_ranks(
     script: str, argv: list[str], folder: Path, n: int = 2, **environment: str
 ) -> list[subprocess.Popen]:
-    """Start a script on gloo ranks, without the launcher. Their outputs are FOLDER/rank0, FOLDER/rank1 ..."""
+    """Start a script on gloo ranks, without the launcher.
+
+    Their outputs are FOLDER/rank0, FOLDER/rank1 ...
+    """
     endpoints = [f"127.0.0.1:{port}" for port in free_ports(n)]
     common = {
         **environment,

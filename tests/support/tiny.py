@@ -121,7 +121,9 @@ def reference_of(bilm: BiLM) -> reference.Parameters:
 
 
 def assert_vectors(params: str | Path, parameters: reference.Parameters) -> None:
-    """Check a checkpoint's vectors against the reference, from the zero state and with carried state."""
+    """Check a checkpoint's vectors against the reference, from the zero state and with carried
+    state.
+    """
     embedder = ELMoEmbedder(params, device="cpu")
     reference.assert_close(embedder.encode(SENTENCES), reference.embed(parameters, SENTENCES)[0])
     expected, state, order = [], None, [0, 2, 4, 1, 3]
@@ -142,7 +144,9 @@ def dense_gradient(weight: paddle.Tensor) -> np.ndarray:
 
 
 def save(bilm: BiLM, folder) -> str:
-    """Save the biLM as a model in this folder, also over another and beside other files; return the folder."""
+    """Save the biLM as a model in this folder, also over another and beside other files; return the
+    folder.
+    """
     from elmo_core.weights import checkpoint
 
     with tempfile.TemporaryDirectory() as other:
