@@ -1,5 +1,6 @@
 """The classifier in scikit-learn."""
 
+import inspect
 from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
@@ -60,3 +61,18 @@ class ELMoClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.two_d_array = False
         tags.non_deterministic = False
         return tags
+
+
+def _signature() -> inspect.Signature:
+    """The parameters with their types and defaults, for completion, help, and scikit-learn's `repr`."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    for field in fields(ClassifierSettings):
+        parameters.append(
+            inspect.Parameter(field.name, keyword, default=field.default, annotation=field.type)
+        )
+    parameters.append(inspect.Parameter("device", keyword, default="auto", annotation=str))
+    return inspect.Signature(parameters)
+
+
+ELMoClassifier.__init__.__signature__ = _signature()

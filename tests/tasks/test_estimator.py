@@ -1,5 +1,6 @@
 """The estimator, as scikit-learn uses it."""
 
+import inspect
 import pickle
 import random
 
@@ -85,6 +86,13 @@ def test_parameters_come_back_as_they_were_given():
     clone(clone(estimator).set_params(lr=np.float64(0.01)))
     with pytest.raises(TypeError, match="epochs"):
         ELMoClassifier(epoch=3)
+
+
+def test_its_signature_has_the_settings_and_its_repr_what_differs():
+    parameters = inspect.signature(ELMoClassifier).parameters
+    assert parameters.keys() == ELMoClassifier().get_params().keys()
+    assert (parameters["lr"].annotation, parameters["lr"].default) == (float, 0.001)
+    assert repr(ELMoClassifier(lr=0.05)) == "ELMoClassifier(lr=0.05)"
 
 
 def test_labels_keep_their_type():
