@@ -1750,8 +1750,8 @@ TAGGING = [
     Mutant(
         name="scheme-continues-its-tag",
         file="elmo_tasks/tagging/scheme.py",
-        old='before not in (("B", tag), ("I", tag))',
-        new='before[0] not in ("B", "I")',
+        old="forbidden[i, j] = before not in span_of_tag",
+        new='forbidden[i, j] = before[0] not in ("B", "I")',
         tests="tests/tasks/test_scheme.py",
     ),
     Mutant(
