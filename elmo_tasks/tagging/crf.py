@@ -17,8 +17,9 @@ class LinearChainCRF(nn.Layer):
     """Scores label sequences by emissions, transitions, and start and stop scores.
 
     Letters: B sentences, T steps, K labels. Emissions beyond a sentence's length are ignored.
-    forbidden: (K + 1, K) bool, whether label j cannot follow label i or, in the last row, be first; for decoding only.
-    forbidden_last: (K,) bool, whether a label cannot be last.
+
+    forbidden: (K + 1, K) bool, whether label j cannot follow label i or, in the last row, be first.
+    forbidden_last: (K,) bool, whether a label cannot be last. Both are for decoding only.
     """
 
     def __init__(self, forbidden: np.ndarray, forbidden_last: np.ndarray):
@@ -30,14 +31,16 @@ class LinearChainCRF(nn.Layer):
         self.transitions = self.create_parameter([n_labels, n_labels], attr=attribute)  # (from, to)
         self.start = self.create_parameter([n_labels], attr=attribute)
         self.stop = self.create_parameter([n_labels], attr=attribute)
-        for name, mask in (("penalty", forbidden), ("last_penalty", forbidden_last)):
-            penalty = to_tensor(np.where(mask, FORBIDDEN_SCORE, 0).astype(np.float32))
-            self.register_buffer(name, penalty, persistable=False)
+        self.register_buffer("penalty", _penalty(forbidden), persistable=False)
+        self.register_buffer("last_penalty", _penalty(forbidden_last), persistable=False)
 
     def forward(
         self, emissions: paddle.Tensor, labels: np.ndarray, lengths: np.ndarray
     ) -> paddle.Tensor:
-        """Negative log-likelihood (B,) of the sentences' labels. emissions (B, T, K), labels (B, T), lengths (B,)."""
+        """Negative log-likelihood (B,) of the sentences' labels, in float64.
+
+        emissions (B, T, K), labels (B, T), lengths (B,).
+        """
         emissions = emissions.astype("float64")
         return self.log_partition(emissions, lengths) - self.scores(emissions, labels, lengths)
 
@@ -46,14 +49,13 @@ class LinearChainCRF(nn.Layer):
     ) -> paddle.Tensor:
         """The scores (B,) of the sentences' labels."""
         n_rows, n_steps, n_labels = emissions.shape
+        # What precedes each label; the first has the number K, whose row are the start scores.
         previous = np.concatenate([np.full((n_rows, 1), n_labels), labels[:, :-1]], axis=1)
         table = paddle.concat([self.transitions, self.start.unsqueeze(0)])  # (K + 1, K)
-        transition_scores = paddle.gather(
-            table.reshape([-1]), to_tensor((previous * n_labels + labels).ravel())
-        )
+        places = to_tensor((previous * n_labels + labels).ravel())  # in the flat table
+        transition_scores = paddle.gather(table.reshape([-1]), places).reshape([n_rows, n_steps])
         emission_scores = paddle.take_along_axis(emissions, to_tensor(labels).unsqueeze(-1), axis=2)
-        transition_scores = transition_scores.reshape([n_rows, n_steps]).astype(emissions.dtype)
-        score = emission_scores.squeeze(-1) + transition_scores  # (B, T)
+        score = emission_scores.squeeze(-1) + transition_scores.astype(emissions.dtype)  # (B, T)
         mask = to_tensor(np.arange(n_steps) < lengths[:, None])
         last = to_tensor(labels[np.arange(n_rows), lengths - 1])
         score = paddle.where(mask, score, paddle.zeros_like(score)).sum(axis=1)
@@ -62,19 +64,17 @@ class LinearChainCRF(nn.Layer):
     def log_partition(self, emissions: paddle.Tensor, lengths: np.ndarray) -> paddle.Tensor:
         """The log (B,) of the sum of exp(score) over all label sequences.
 
-        Each step sums exp(a_i + w_ij) over i for all j. After subtracting each row's largest a and each column's largest w,
-        this is a matrix product.
+        Each step sums exp(a_i + w_ij) over i for all j. After subtracting each row's largest a and
+        each column's largest w, this is a matrix product.
         """
         transitions = self.transitions.astype(emissions.dtype)
         top = transitions.max(axis=0).detach()  # (K,)
         weights = paddle.exp(transitions - top)
-        first, *others = paddle.unstack(emissions, axis=1)
-        a = first + self.start.astype(
-            emissions.dtype
-        )  # (B, K) log of the sum over prefixes that end with a label
-        continues = to_tensor(
-            (np.arange(1, len(others) + 1)[:, None] < lengths)[..., None]
-        )  # (T - 1, B, 1)
+        first, *others = paddle.unstack(emissions, axis=1)  # each (B, K)
+        # The log of the sum over all prefixes that end with a label, (B, K).
+        a = first + self.start.astype(emissions.dtype)
+        is_longer = np.arange(1, len(others) + 1)[:, None] < lengths  # (T - 1, B)
+        continues = to_tensor(is_longer[..., None])
         for k, emitted in enumerate(others):
             largest = a.max(axis=1, keepdim=True).detach()
             sums = paddle.log(paddle.matmul(paddle.exp(a - largest), weights)) + largest + top
@@ -83,39 +83,50 @@ class LinearChainCRF(nn.Layer):
 
     def decode(self, emissions: paddle.Tensor, lengths: np.ndarray) -> list[np.ndarray]:
         """The best label ids of each sentence (length,), by the Viterbi algorithm on the CPU."""
-        return best_paths(emissions.detach().numpy(), *self.decoding_scores(), lengths)
+        transitions, start, stop = self.decoding_scores()
+        return best_paths(
+            emissions.detach().numpy(),
+            transitions=transitions,
+            start=start,
+            stop=stop,
+            lengths=lengths,
+        )
 
     def decoding_scores(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Transitions (K, K), start and stop (K,), with the scores of what is forbidden."""
-        transitions, start = self.transitions + self.penalty[:-1], self.start + self.penalty[-1]
-        return transitions.numpy(), start.numpy(), (self.stop + self.last_penalty).numpy()
+        transitions = self.transitions + self.penalty[:-1]
+        start = self.start + self.penalty[-1]
+        stop = self.stop + self.last_penalty
+        return transitions.numpy(), start.numpy(), stop.numpy()
 
     def span_probabilities(
         self, emissions: np.ndarray, path: np.ndarray, spans: Sequence[tuple[int, int]]
     ) -> list[float]:
-        """The probability of each span (begin, end) that the tokens in it have exactly the labels of the path.
+        """The probability of each span (begin, end) that its tokens have the labels of the path.
 
-        Among the label sequences that are not forbidden. emissions (T, K) and path (T,) of one sentence.
+        Only label sequences that are not forbidden count.
+        emissions (T, K) and path (T,) of one sentence.
         """
         x = emissions.astype(np.float64)
         transitions, start, stop = (scores.astype(np.float64) for scores in self.decoding_scores())
-        # logs of the sums over all prefixes to a label, and over all rests after it
-        before, after = [x[0] + start], [stop]
+        # The log of the sum over all prefixes that end with a label at each token, each (K,).
+        before = [x[0] + start]
         for emitted in x[1:]:
             before.append(np.logaddexp.reduce(before[-1][:, None] + transitions, axis=0) + emitted)
+        # The same over all that can follow a label, from the last token to the first.
+        after = [stop]
         for emitted in x[:0:-1]:
             after.append(np.logaddexp.reduce(transitions + emitted + after[-1], axis=1))
+        total = np.logaddexp.reduce(before[-1] + stop)
         steps = transitions[path[:-1], path[1:]] + x[np.arange(1, len(path)), path[1:]]
-        score, total = (
-            np.concatenate([[0], np.cumsum(steps)]),
-            np.logaddexp.reduce(before[-1] + stop),
-        )
-        logs = [
-            before[begin][path[begin]]
-            + score[end - 1]
-            - score[begin]
-            + after[-end][path[end - 1]]
-            - total
-            for begin, end in spans
-        ]
+        score = np.concatenate([[0], np.cumsum(steps)])  # of the path up to each token
+        logs = []
+        for begin, end in spans:
+            to_first = before[begin][path[begin]]
+            from_last = after[-end][path[end - 1]]
+            logs.append(to_first + score[end - 1] - score[begin] + from_last - total)
         return np.exp(np.minimum(logs, 0)).tolist()
+
+
+def _penalty(is_forbidden: np.ndarray) -> paddle.Tensor:
+    return to_tensor(np.where(is_forbidden, FORBIDDEN_SCORE, 0).astype(np.float32))

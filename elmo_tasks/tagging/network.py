@@ -1,4 +1,4 @@
-"""The tagger's network: the inputs' vectors, a bidirectional GRU, optionally ELMo again, emissions, and a CRF.
+"""The tagger's network: the inputs, a bidirectional GRU, optionally ELMo again, emissions, a CRF.
 
 Letters: B sentences, T tokens, K labels.
 """
@@ -31,13 +31,20 @@ class TaggerNetwork(nn.Layer):
 
     def __init__(self, settings: TaggerSettings, inputs: TokenInputs, labels: Sequence[Label]):
         super().__init__()
-        self.inputs, hidden = inputs, settings.hidden_dim
+        self.inputs = inputs
         self.recurrent = nn.GRU(
-            inputs.dim, hidden, settings.n_layers, direction="bidirect", dropout=settings.dropout
+            inputs.dim,
+            settings.hidden_dim,
+            num_layers=settings.n_layers,
+            direction="bidirect",
+            dropout=settings.dropout,
         )
-        at_output = inputs.elmo_dim if "output" in inputs.elmo_at else 0
-        self.emission = nn.Linear(2 * hidden + at_output, len(labels))
-        self.crf = LinearChainCRF(*forbidden_transitions(labels, settings.scheme))
+        dim = 2 * settings.hidden_dim
+        if "output" in inputs.elmo_at:
+            dim += inputs.elmo_dim
+        self.emission = nn.Linear(dim, len(labels))
+        forbidden, forbidden_last = forbidden_transitions(labels, settings.scheme)
+        self.crf = LinearChainCRF(forbidden, forbidden_last)
         self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, rows: Rows) -> paddle.Tensor:
@@ -45,9 +52,9 @@ class TaggerNetwork(nn.Layer):
         vectors = self.inputs(rows)
         x, _ = self.recurrent(vectors.x, sequence_length=to_tensor(rows.lengths.clip(1)))
         x = self.dropout(x)
-        return self.emission(
-            x if vectors.elmo is None else paddle.concat([x, vectors.elmo], axis=-1)
-        )
+        if vectors.elmo is not None:
+            x = paddle.concat([x, vectors.elmo], axis=-1)
+        return self.emission(x)
 
     def loss(self, batch: Batch) -> paddle.Tensor:
         """Mean negative log-likelihood of the sentences' labels, plus ELMo's penalty."""

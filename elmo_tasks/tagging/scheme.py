@@ -139,7 +139,7 @@ def detect_scheme(sentences: Iterable[Sequence[Label]]) -> str:
 def _encode_spans(labels: set[str]) -> bool:
     """Whether the prefixes can encode spans.
 
-    With tags, M, E and L need a B. Without, all need another one, but I alone is enough.
+    With tags, M, E and L need a B. Bare ones are I alone, or B with at least one of I, M, E and L.
     """
     tagged = {label[0] for label in labels if "-" in label}
     bare = {label[0] for label in labels if "-" not in label}

@@ -33,8 +33,8 @@ class TaggerSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings)
     )
     columns: str | Sequence[str | int] | None = setting(
         None,
-        "columns of the tokens and the labels: numbers, from 0 or, negative, from the end; or keys of JSON (default: 0,-1; "
-        "of CoNLL-U 1,3; of JSON tokens and labels, ner_tags, ...)",
+        "columns of the tokens and the labels: numbers, from 0 or, negative, from the end; or keys "
+        "of JSON (default: 0,-1; of CoNLL-U 1,3; of JSON tokens and labels, ner_tags, ...)",
         of=LIST_OR_FILE,
         group="data",
         metavar="TOKEN,LABEL",
@@ -51,7 +51,8 @@ class TaggerSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings)
     )
     unit: Literal["token", "jieba"] = setting(
         "token",
-        "what ELMo and the word vectors look up: the token itself, or the jieba word that contains it",
+        "what ELMo and the word vectors look up: the token itself, or the jieba word that contains "
+        "it",
         choices=("token", "jieba"),
         needs="elmo or word_vectors",
         group="data",

@@ -12,12 +12,11 @@ def best_paths(
 ) -> list[np.ndarray]:
     """The best label ids of each sentence (length,).
 
-    Scores of B sentences, T steps, K labels: emissions (B, T, K), transitions (K, K) from and to, start and stop (K,).
+    Scores of B sentences, T steps, K labels: emissions (B, T, K), transitions (K, K) from and to,
+    start and stop (K,). lengths: (B,).
     """
-    scores, backpointers = (
-        emissions[:, 0] + start,
-        [],
-    )  # (B, K): the best prefix that ends with each label
+    scores = emissions[:, 0] + start  # (B, K): of the best prefix that ends with each label
+    backpointers = []
     ends = [scores + stop]
     for t in range(1, emissions.shape[1]):
         sums = scores[:, None] + transitions.T  # (B, to, from)
@@ -26,8 +25,10 @@ def best_paths(
         ends.append(scores + stop)
     paths = []
     for row, length in enumerate(lengths.tolist()):
-        path = [int(ends[length - 1][row].argmax())] * bool(length)
-        for step in reversed(backpointers[: max(length - 1, 0)]):
-            path.append(step[row, path[-1]])
+        path = []  # from the last label to the first
+        if length:
+            path.append(int(ends[length - 1][row].argmax()))
+            for step in reversed(backpointers[: length - 1]):
+                path.append(step[row, path[-1]])
         paths.append(np.array(path[::-1], np.int64))
     return paths

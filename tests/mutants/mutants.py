@@ -1638,8 +1638,8 @@ TAGGING = [
     Mutant(
         name="crf-rules-of-transitions",
         file="elmo_tasks/tagging/crf.py",
-        old="start = self.transitions + self.penalty[:-1], self.start + self.penalty[-1]",
-        new="start = self.transitions, self.start + self.penalty[-1]",
+        old="transitions = self.transitions + self.penalty[:-1]",
+        new="transitions = self.transitions",
         tests="tests/tasks/test_crf.py",
     ),
     Mutant(
@@ -1652,8 +1652,8 @@ TAGGING = [
     Mutant(
         name="crf-rules-of-the-last-label",
         file="elmo_tasks/tagging/crf.py",
-        old="(self.stop + self.last_penalty).numpy()",
-        new="self.stop.numpy()",
+        old="stop = self.stop + self.last_penalty",
+        new="stop = self.stop",
         tests="tests/tasks/test_crf.py",
     ),
     Mutant(
@@ -1722,8 +1722,8 @@ TAGGING = [
     Mutant(
         name="span-probabilities-after-the-span",
         file="elmo_tasks/tagging/crf.py",
-        old="after[-end][path[end - 1]] - total",
-        new="-total",
+        old="+ from_last - total",
+        new="- total",
         tests="tests/tasks/test_crf.py",
     ),
     Mutant(
