@@ -1,5 +1,6 @@
 """Questions about words: substitutes against the reference, similar words."""
 
+import itertools
 import shutil
 
 import numpy as np
@@ -21,18 +22,18 @@ SENTENCES = tiny.SENTENCES
 @pytest.mark.parametrize("input", ["char", "word"])
 def test_substitutes_equal_the_reference(input, tmp_path):
     bilm = tiny.random_bilm(input=input)
-    parameters, sentence = tiny.reference_of(bilm), ["the", "unknown", "bank", "of", "苹果"]
+    parameters = tiny.reference_of(bilm)
+    sentence = ["the", "unknown", "bank", "of", "苹果"]
     embedder = ELMoEmbedder(tiny.save(bilm, tmp_path), carry_state=True)
-    special, words = tiny.WORDS[:3], tiny.WORDS[3:]
+    special = tiny.WORDS[:3]
+    words = tiny.WORDS[3:]
     for position in range(len(sentence)):
         before = [reference.BOS, *sentence[:position]]
         after = [reference.EOS, *reversed(sentence[position + 1 :])]
         expected = dict.fromkeys(words, 0.0)
         for direction, tokens in (("forward", before), ("backward", after)):
-            rows, state = (
-                [reference.token_vectors(parameters, tokens)],
-                reference.start_state(parameters, 1),
-            )
+            rows = [reference.token_vectors(parameters, tokens)]
+            state = reference.start_state(parameters, 1)
             outputs, _ = reference.run_layers(parameters, direction, rows, state[direction])
             for word in words:
                 target = tiny.WORDS.index(word)
@@ -45,10 +46,8 @@ def test_substitutes_equal_the_reference(input, tmp_path):
             [np.array(score) for _, score in actual],
             [np.array(expected[word]) for word, _ in actual],
         )
-        assert (
-            not set(special).intersection(dict(actual))
-            and embedder.substitutes(sentence, position, 2) == actual[:2]
-        )
+        assert not set(special).intersection(dict(actual))
+        assert embedder.substitutes(sentence, position, 2) == actual[:2]
         changed = [*sentence[:position], "anything", *sentence[position + 1 :]]
         assert dict(embedder.substitutes(changed, position, k=99)) == pytest.approx(
             dict(actual), abs=1e-5
@@ -57,9 +56,8 @@ def test_substitutes_equal_the_reference(input, tmp_path):
 
 def test_substitutes_of_a_model_of_ones_own_and_mistakes(model, tmp_path):
     expected = ELMoEmbedder(model).substitutes(SENTENCES[0], 1)
-    assert (
-        ELMoEmbedder(elmo.load_bilm(model, softmax=True)).substitutes(SENTENCES[0], 1) == expected
-    )
+    own = ELMoEmbedder(elmo.load_bilm(model, softmax=True))
+    assert own.substitutes(SENTENCES[0], 1) == expected
     no_softmax = ELMoEmbedder(elmo.load_bilm(model))
     bilm = no_softmax.bilm
     checkpoint.save_model(
@@ -97,13 +95,11 @@ def test_most_similar_words(model, caplog):
     assert [word for word, _ in found] == sorted(words, key=expected.get, reverse=True)
     assert len(embedder.most_similar("bank", topn=3)) == 3 and not caplog.records
     embedder.most_similar("unheard")
-    assert [record.levelname for record in caplog.records] == [
-        "WARNING"
-    ] and "unheard" in caplog.text
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "unheard" in caplog.text
     of_words = ELMoEmbedder((tiny.random_bilm(input="word"), Vocabulary(tiny.WORDS)))
-    assert [word for word, _ in of_words.most_similar("bank", words=["unheard", "river"])] == [
-        "river"
-    ]
+    found = of_words.most_similar("bank", words=["unheard", "river"])
+    assert [word for word, _ in found] == ["river"]
     with pytest.raises(UserError, match="'unheard'"):
         of_words.most_similar("unheard")
     for word, words in ((["bank"], None), ("bank", "river")):
@@ -122,10 +118,8 @@ def test_raw_texts_are_split_into_sentences(model, pool):
         ["the", "river", "!"],
     ]
     first, blank, last = ELMoEmbedder(model, pool=pool).encode_texts(texts, lang="en")
-    assert (
-        first.tokens == [token for sentence in sentences for token in sentence]
-        and blank.tokens == []
-    )
+    assert first.tokens == list(itertools.chain.from_iterable(sentences))
+    assert blank.tokens == []
     places = [texts[0][begin:end] for begin, end in first.offsets]
     assert places == [
         "“",

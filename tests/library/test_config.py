@@ -45,4 +45,4 @@ def test_presets_have_the_published_sizes(name, millions):
 )
 def test_config_names_the_wrong_field(wrong):
     with pytest.raises(UserError, match=list(wrong)[-1]):
-        ELMoConfig.from_dict({**ELMoConfig().to_dict(), **wrong})
+        ELMoConfig.from_dict(ELMoConfig().to_dict() | wrong)

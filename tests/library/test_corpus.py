@@ -1,6 +1,7 @@
 """A corpus: its files, its counts, and what is no corpus."""
 
 import gzip
+import itertools
 
 import pytest
 from shards import MARKERS, WORDS, write, write_shards
@@ -133,12 +134,11 @@ def test_a_sample_of_the_words_is_looked_up_and_everything_counted(
 ):
     corpus, sentences = write_shards(tmp_path / "corpus", 50, 70)
     exact = corpus.count(vocabulary)
-    assert exact.sentences == 120 and exact.tokens == exact.looked_up == sum(map(len, sentences))
-    assert (
-        exact.unknown
-        == sum(word not in vocabulary for sentence in sentences for word in sentence)
-        > 120
-    )
+    words = list(itertools.chain.from_iterable(sentences))
+    unknown = [word for word in words if word not in vocabulary]
+    assert exact.sentences == 120
+    assert exact.tokens == exact.looked_up == len(words)
+    assert exact.unknown == len(unknown) > 120
     monkeypatch.setattr(text_files, "BLOCK_BYTES", 100)
     sample = corpus.count(vocabulary, sample=True)
     assert (sample.sentences, sample.tokens) == (exact.sentences, exact.tokens)

@@ -19,9 +19,10 @@ def test_vectors_do_not_depend_on_the_batch(model):
     """Alone, in any batch, in any order, next to any length, on the first call and later."""
     generator = random.Random(0)
     words = [*tiny.WORDS[3:], "new", "words", "日本語"]
-    sentences = [
-        [generator.choice(words) for _ in range(generator.randrange(0, 30))] for _ in range(60)
-    ]
+    sentences = []
+    for _ in range(60):
+        n_words = generator.randrange(0, 30)
+        sentences.append(generator.choices(words, k=n_words))
     alone = [ELMoEmbedder(model).encode([sentence])[0] for sentence in sentences[:20]]
     order = list(range(60))
     generator.shuffle(order)
@@ -53,7 +54,8 @@ def test_a_very_long_sentence(model):
 
 
 def test_the_programs_default_type_changes_nothing(model):
-    embedder, expected = ELMoEmbedder(model), ELMoEmbedder(model).encode(SENTENCES)
+    embedder = ELMoEmbedder(model)
+    expected = ELMoEmbedder(model).encode(SENTENCES)
     paddle.set_default_dtype("float16")
     try:
         vectors = embedder.encode(SENTENCES)
@@ -64,11 +66,12 @@ def test_the_programs_default_type_changes_nothing(model):
 
 
 def test_several_threads_may_share_an_embedder(model):
-    groups = [[[f"w{k}{j}", "the", f"v{j}"] for j in range(20)] for k in range(8)]
+    groups = []
+    for k in range(8):
+        groups.append([[f"w{k}{j}", "the", f"v{j}"] for j in range(20)])
     desired = [ELMoEmbedder(model).encode(group) for group in groups]
     embedder = ELMoEmbedder(model)
     with ThreadPoolExecutor(4) as pool:
-        for actual, expected in zip(
-            pool.map(embedder.encode, groups * 3), desired * 3, strict=True
-        ):
+        vectors = pool.map(embedder.encode, groups * 3)
+        for actual, expected in zip(vectors, desired * 3, strict=True):
             assert_close(actual, expected)

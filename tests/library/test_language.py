@@ -7,11 +7,9 @@ import run_embed
 import run_eval
 from elmo_core.text.language import AUTO, choose_language, recognise, warn_if_unreadable
 
-ZH_WORDS, EN_WORDS, DE_WORDS = (
-    ["，", "的", "银行", "iPhone"],
-    ["the", ",", "bank"],
-    ["der", ",", "für", "Bänke"],
-)
+ZH_WORDS = ["，", "的", "银行", "iPhone"]
+EN_WORDS = ["the", ",", "bank"]
+DE_WORDS = ["der", ",", "für", "Bänke"]
 
 
 @pytest.mark.parametrize(

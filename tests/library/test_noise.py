@@ -22,7 +22,9 @@ from elmo_core.text.noise import add_noise, variants
     ],
 )
 def test_misprints(kind, word, expected):
-    assert {*variants(word, kind)} == expected and len(variants(word, kind)) == len(expected)
+    found = variants(word, kind)
+    assert set(found) == expected
+    assert len(found) == len(expected)
 
 
 def test_more_noise_changes_the_same_words_and_others():

@@ -9,7 +9,7 @@ from elmo_core.text import offsets
 from elmo_core.text.tokenise import Tokeniser
 
 LETTERS = random.Random(0).choices("kmpqtuvwxyz银行苹果河岸", k=4000)
-WORDS = [",", "!", *("".join(LETTERS[k : k + 2 + k // 7 % 6]) for k in range(0, 4000, 7))]
+WORDS = [",", "!"] + ["".join(LETTERS[k : k + 2 + k // 7 % 6]) for k in range(0, 4000, 7)]
 CHANGED = {
     "“": '"',
     "…": "...",
@@ -22,14 +22,15 @@ REMOVED = ("<br/>", f'<a href="/{"long/" * 30}">', "\u200b", "</b>")
 
 
 def random_text(generator: random.Random, n: int) -> tuple[str, list[str], np.ndarray]:
-    """A text of n words as raw text has them, what a tokeniser makes of it, and the offsets."""
-    pieces, tokens = [], []
+    """A text of n words, as raw text has them, what a tokeniser makes of it, and their offsets."""
+    pieces = []
+    tokens = []
     for word in generator.choices(WORDS, k=n):
         gap = generator.choice(REMOVED) if generator.random() < 0.1 else " "
-        source = generator.choice([*CHANGED]) if generator.random() < 0.1 else word
+        source = generator.choice(list(CHANGED)) if generator.random() < 0.1 else word
         pieces += [gap, source]
         tokens.append(CHANGED.get(source, source))
-    ends = np.cumsum(list(map(len, pieces)))
+    ends = np.cumsum([len(piece) for piece in pieces])
     return "".join(pieces), tokens, ends.reshape(-1, 2)
 
 

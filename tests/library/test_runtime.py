@@ -43,9 +43,7 @@ def test_paddle_takes_all_cores_silently():
 
 
 def test_the_users_own_logging_works_and_other_libraries_stay_quiet():
-    """Paddle gives the root logger a handler and level that would show messages of gensim and
-    others.
-    """
+    """Paddle gives the root logger a handler and level, which would show gensim's messages, too."""
     ours = "logging.warning('mine'); logging.getLogger('elmo').warning('ours')"
     done = fresh_python(
         f"import elmo, logging; {ours}; logging.getLogger('gensim').info('chatter')"
@@ -63,8 +61,8 @@ CROWD = ",".join(
     ("environment", "threads"),
     [
         ({"OMP_NUM_THREADS": "1"}, 1),  # the user's choice
-        # The launcher imports Paddle, which sets OMP_NUM_THREADS=1 for all that it starts: nobody's
-        # choice.
+        # Nobody's choice: the launcher imports Paddle, which sets OMP_NUM_THREADS=1 for all that
+        # it starts.
         (
             {
                 "OMP_NUM_THREADS": "1",
@@ -73,10 +71,8 @@ CROWD = ",".join(
             },
             runtime.n_cores(),
         ),
-        (
-            {"PADDLE_TRAINER_ENDPOINTS": CROWD, "PADDLE_CURRENT_ENDPOINT": "10.0.0.2:6000"},
-            1,
-        ),  # a rank for each core
+        # a rank for each core
+        ({"PADDLE_TRAINER_ENDPOINTS": CROWD, "PADDLE_CURRENT_ENDPOINT": "10.0.0.2:6000"}, 1),
     ],
     ids=["user", "launcher", "ranks"],
 )
@@ -125,9 +121,8 @@ def test_an_import_leaves_the_users_process_alone():
     )
     if not Path("/proc/self/status").exists():
         pytest.skip("no /proc on this system")
-    alone, ours = (
-        fresh_python(program.replace("{module}", module)).stdout for module in ("paddle", "elmo")
-    )
+    alone = fresh_python(program.replace("{module}", "paddle")).stdout
+    ours = fresh_python(program.replace("{module}", "elmo")).stdout
     assert ours == alone and "True" in ours
 
 
@@ -147,10 +142,8 @@ PADDLE = "import zlib, paddle"  # in this order: Paddle 2.6 brings another zlib
 )
 def test_signals_reach_the_programs_own_handler(steps, output):
     end = "signal.raise_signal(signal.SIGTERM)\nprint('alive')"
-    assert (
-        fresh_python("\n".join(["import signal", *steps, end]), PYTHONWARNINGS="ignore").stdout
-        == output
-    )
+    program = "\n".join(["import signal", *steps, end])
+    assert fresh_python(program, PYTHONWARNINGS="ignore").stdout == output
 
 
 @pytest.mark.parametrize("imports", ["elmo", "zlib, paddle, elmo"])
@@ -189,7 +182,7 @@ server.server_close()  # waits for the answers
 
 
 def test_a_server_that_is_stopped_finishes_its_answer():
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
     command = [sys.executable, "-c", SERVER]
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

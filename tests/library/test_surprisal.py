@@ -18,21 +18,26 @@ SENTENCES = [*tiny.SENTENCES, ["the", "<UNK>", "river"]]
 def expected_surprisal(parameters, sentences: list[list[str]]) -> list[np.ndarray]:
     """Per sentence (6, n + 1): surprisal in nats, entropy, rank; each forward, then backward.
 
-    The state is carried.
+    The state is carried from sentence to sentence.
     """
-    state, rows = (
-        reference.start_state(parameters, 1),
-        [np.zeros((6, len(s) + 1)) for s in sentences],
-    )
+    state = reference.start_state(parameters, 1)
+    rows = [np.zeros((6, len(sentence) + 1)) for sentence in sentences]
     for d, direction in enumerate(reference.DIRECTIONS):
         h = state[direction]
         for sentence, row in zip(sentences, rows, strict=True):
-            words, markers = sentence[:: 1 - 2 * d], [reference.BOS, reference.EOS][:: 1 - 2 * d]
-            vectors = [reference.token_vectors(parameters, [markers[0], *words])]
+            positions = list(range(len(sentence)))
+            first = reference.BOS
+            last = tiny.WORDS.index("</S>")
+            if direction == "backward":
+                positions.reverse()
+                first = reference.EOS
+                last = tiny.WORDS.index("<S>")
+            words = [sentence[position] for position in positions]
+            vectors = [reference.token_vectors(parameters, [first, *words])]
             outputs, h = reference.run_layers(parameters, direction, vectors, h)
-            order = [*range(len(words))[:: 1 - 2 * d], len(words)]
-            targets = [tiny.WORDS.index(w) if w in tiny.WORDS else UNK_ID for w in words] + [1 - d]
-            for position, output, target in zip(order, outputs[-1][0], targets, strict=True):
+            targets = [tiny.WORDS.index(w) if w in tiny.WORDS else UNK_ID for w in words]
+            places = zip([*positions, len(sentence)], outputs[-1][0], [*targets, last], strict=True)
+            for position, output, target in places:
                 weight, bias = parameters.softmax
                 logits = weight @ output + bias
                 p = np.exp(logits - reference.logsumexp(logits))
@@ -47,9 +52,8 @@ def expected_surprisal(parameters, sentences: list[list[str]]) -> list[np.ndarra
 def assert_surprisal(found, sentences, expected) -> None:
     for records, sentence, values in zip(found, sentences, expected, strict=True):
         assert [record.token for record in records] == [*sentence, "</S>"]
-        assert [r.in_vocabulary for r in records] == [
-            w in tiny.WORDS and w != "<UNK>" for w in sentence
-        ] + [True]
+        known = [word in tiny.WORDS and word != "<UNK>" for word in sentence]
+        assert [record.in_vocabulary for record in records] == [*known, True]
         numbers = np.array([record[1:7] for record in records]).T
         numbers[:4] *= math.log(2)
         np.testing.assert_allclose(numbers, values, rtol=0, atol=1e-5)
@@ -58,11 +62,13 @@ def assert_surprisal(found, sentences, expected) -> None:
 @pytest.mark.parametrize("input", ["char", "word"])
 @pytest.mark.usefixtures("implementation")
 def test_surprisal_equals_the_reference(input, tmp_path):
-    """From the zero state in every batch, and in a single stream; from a file and from a model of
-    one's own.
+    """From the zero state in every batch, and in a single stream.
+
+    From a file, and from a model of one's own.
     """
     bilm = tiny.random_bilm(input=input)
-    prefix, parameters = tiny.save(bilm, tmp_path), tiny.reference_of(bilm)
+    prefix = tiny.save(bilm, tmp_path)
+    parameters = tiny.reference_of(bilm)
     expected = [expected_surprisal(parameters, [sentence])[0] for sentence in SENTENCES]
     for size in (1, 3, 128):
         embedder = ELMoEmbedder(prefix, size, device="cpu")
@@ -77,8 +83,9 @@ def test_surprisal_equals_the_reference(input, tmp_path):
 
 def test_unknown_words_are_in_one_sum_and_not_in_the_other(model):
     (records,) = ELMoEmbedder(model, device="cpu").surprisal([["the", "unheard", "bank"]])
-    with_unknown, without = np.array(records.total()), np.array(records.total(unknown=False))
-    np.testing.assert_allclose(with_unknown - without, records[1][1:3])
+    with_unknown = np.array(records.total())
+    without = np.array(records.total(unknown=False))
+    np.testing.assert_allclose(with_unknown - without, [records[1].forward, records[1].backward])
     np.testing.assert_allclose(
         with_unknown, [sum(r.forward for r in records), sum(r.backward for r in records)]
     )
@@ -86,22 +93,19 @@ def test_unknown_words_are_in_one_sum_and_not_in_the_other(model):
 
 def test_a_stream_is_read_as_far_as_needed(model):
     endless = itertools.cycle(SENTENCES)
-    assert (
-        next(ELMoEmbedder(model, 2, device="cpu").iter_surprisal(endless))[0].token
-        == SENTENCES[0][0]
-    )
-
-
-# Plots
+    embedder = ELMoEmbedder(model, 2, device="cpu")
+    records = next(embedder.iter_surprisal(endless))
+    assert records[0].token == SENTENCES[0][0]
 
 
 def test_compare_is_the_difference_of_the_surprisals(model):
-    good, bad = [["the", "bank"], ["a", "river"]], [["bank", "the"], ["unheard"]]
+    good = [["the", "bank"], ["a", "river"]]
+    bad = [["bank", "the"], ["unheard"]]
     found = ELMoEmbedder(model, batch_size=2, device="cpu").compare(good, bad)
     for comparison, better, worse in zip(found, good, bad, strict=True):
-        forward, backward = bits(model, " ".join(worse)).sum(axis=0) - bits(
-            model, " ".join(better)
-        ).sum(axis=0)
+        bits_of_worse = bits(model, " ".join(worse)).sum(axis=0)
+        bits_of_better = bits(model, " ".join(better)).sum(axis=0)
+        forward, backward = bits_of_worse - bits_of_better
         assert comparison[:3] == pytest.approx((forward, backward, forward + backward), abs=1e-4)
     assert [comparison.in_vocabulary for comparison in found] == [True, False]
     with pytest.raises(UserError, match="2 good and 1 bad"):

@@ -11,8 +11,19 @@ from elmo_core.encoding.surprisal import Surprisals, TokenSurprisal
 
 
 def records(*words: tuple[str, float, float, bool]) -> Surprisals:
+    """Return words, each with its bits forward and backward, and whether it is known."""
     return Surprisals(
-        [TokenSurprisal(text, *bits, 1.5, 2.5, 3, 4000, known) for text, *bits, known in words]
+        TokenSurprisal(
+            token=text,
+            forward=forward,
+            backward=backward,
+            forward_entropy=1.5,
+            backward_entropy=2.5,
+            forward_rank=3,
+            backward_rank=4000,
+            in_vocabulary=known,
+        )
+        for text, forward, backward, known in words
     )
 
 
@@ -35,13 +46,12 @@ def test_the_picture_shades_the_words(tmp_path):
             (black[:, 3:] & black[:, :-3]).any(),
         )
 
-    low, *_ = painted(("word", 1.0, 2.0, True))
-    assert (
-        painted(("word", 1.0, 2.0, True))[1] is np.False_ and painted(("word", 1.0, 99.0, True))[1]
-    )
-    assert painted(*[("word", 1.0, 2.0, True)] * 40)[0] > low + 60, (
-        "the words are not on more lines"
-    )
+    word = ("word", 1.0, 2.0, True)
+    low, is_dark, _ = painted(word)
+    assert is_dark is np.False_
+    assert painted(("word", 1.0, 99.0, True))[1]
+    high = painted(*[word] * 40)[0]
+    assert high > low + 60, "the words are not on more lines"
     assert painted(("$x_", 1.0, 2.0, False), ("w" * 500, 0.0, 0.0, True))[0] < 2 * low
 
 

@@ -27,7 +27,7 @@ def test_remembered_vectors_are_bounded_and_change_nothing(model, monkeypatch):
 
 @pytest.mark.parametrize("kind", [ELMoEmbedder.encode, ELMo.forward])
 def test_truncated_tokens_are_reported_once(model, caplog, kind):
-    embedder = {ELMoEmbedder.encode: ELMoEmbedder, ELMo.forward: ELMo}[kind](model)
+    embedder = ELMo(model) if kind is ELMo.forward else ELMoEmbedder(model)
     for _ in range(2):
         kind(embedder, [["x" * 49, "the", "好" * 17], ["x" * 48]])
     messages = [record.message[:8] for record in caplog.records if "truncated" in record.message]
@@ -35,10 +35,9 @@ def test_truncated_tokens_are_reported_once(model, caplog, kind):
 
 
 def test_threads_count_unknown_words_together(model):
-    counter, interval = (
-        token_tables.OOVCounter(tiny.random_bilm(input="word").config, Vocabulary(tiny.WORDS)),
-        sys.getswitchinterval(),
-    )
+    config = tiny.random_bilm(input="word").config
+    counter = token_tables.OOVCounter(config, Vocabulary(tiny.WORDS))
+    interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(4) as pool:
@@ -61,18 +60,19 @@ def test_text_that_the_model_cannot_read_is_warned_of_once(model, tokens, proble
     embedder = ELMoEmbedder(model)
     for _ in range(2):
         embedder.encode([tokens])
-    assert messages().count(problem) == 1 if problem else not messages()
-    assert embedder.oov_share == sum(token not in embedder.vocabulary for token in tokens) / len(
-        tokens
-    )
+    if problem:
+        assert messages().count(problem) == 1
+    else:
+        assert not messages()
+    unknown = [token for token in tokens if token not in embedder.vocabulary]
+    assert embedder.oov_share == len(unknown) / len(tokens)
 
 
 def test_a_word_model_reports_its_unknown_words(tmp_path):
-    prefix, sentence = (
-        tiny.save(tiny.random_bilm(input="word"), tmp_path),
-        ["the", "bank", "unknown", "words"],
-    )
-    embedder, layer = ELMoEmbedder(prefix), ELMo(prefix)
+    prefix = tiny.save(tiny.random_bilm(input="word"), tmp_path)
+    sentence = ["the", "bank", "unknown", "words"]
+    embedder = ELMoEmbedder(prefix)
+    layer = ELMo(prefix)
     embedder.encode([sentence])
     layer([sentence])
     assert embedder.oov_share == layer.oov_share == 0.5

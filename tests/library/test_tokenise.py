@@ -8,7 +8,7 @@ from splitting import chinese, english
 
 from elmo_core.text import tokenise
 
-SPACES = "".join(c for c in map(chr, range(0x110000)) if c.isspace())
+SPACES = "".join(chr(code) for code in range(0x110000) if chr(code).isspace())
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def test_sentence_batches_keep_to_the_budget(batch_size, max_tokens, window):
     seen = []
     for positions, batch in sentence_batches(iter(sentences), batch_size, max_tokens, window):
         assert positions.dtype == np.int64 and [sentences[i] for i in positions] == batch
-        lengths = list(map(len, batch))
+        lengths = [len(sentence) for sentence in batch]
         assert lengths == sorted(lengths, reverse=True) and 1 <= len(batch) <= batch_size
         assert len(batch) == 1 or len(batch) * (lengths[0] + 2) <= max_tokens
         assert len({i // window for i in positions}) == 1
@@ -30,11 +30,13 @@ def test_sentence_batches_keep_to_the_budget(batch_size, max_tokens, window):
 def test_shuffled_batches_hold_every_sentence_once():
     lengths_of_all = [i % 23 for i in range(300)]
     random = np.random.default_rng(0)
-    first, second = (shuffled_batches(lengths_of_all, 10, random) for _ in range(2))
+    first = shuffled_batches(lengths_of_all, 10, random)
+    second = shuffled_batches(lengths_of_all, 10, random)
     for batches in first, second:
-        assert sorted(np.concatenate(batches)) == list(range(300)) and max(map(len, batches)) == 10
-        lengths = [[lengths_of_all[k] for k in batch] for batch in batches]
-        assert np.mean([max(batch) - min(batch) for batch in lengths]) < 3  # like lengths together
+        assert sorted(np.concatenate(batches)) == list(range(300))
+        assert max(len(batch) for batch in batches) == 10
+        lengths = [np.array(lengths_of_all)[batch] for batch in batches]
+        assert np.mean([np.ptp(batch) for batch in lengths]) < 3  # like lengths together
         longest = [max(batch) for batch in lengths[:16]]  # as many as are sorted by length together
         assert longest != sorted(longest, reverse=True)
     assert [batch.tolist() for batch in first] != [batch.tolist() for batch in second]

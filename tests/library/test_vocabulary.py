@@ -12,13 +12,10 @@ from elmo_core.text.vocabulary import Vocabulary
 def test_words_are_looked_up_as_they_are_cut():
     ids = {name: k for k, name in enumerate([*CodePoints.NAMES, "x"])}
     vocabulary = Vocabulary([*MARKERS, "x" * 48], alphabet=CodePoints(ids))
-    assert token_batch([["x" * 60, "y"]], "char+word", vocabulary).tokens.words.tolist() == [
-        0,
-        2,
-        1,
-        3,
-    ]
-    assert CodePoints(ids).is_truncated("果" * 49) and not CodePoints(ids).is_truncated("果" * 48)
+    batch = token_batch([["x" * 60, "y"]], "char+word", vocabulary)
+    assert batch.tokens.words.tolist() == [0, 2, 1, 3]
+    assert CodePoints(ids).is_truncated("果" * 49)
+    assert not CodePoints(ids).is_truncated("果" * 48)
 
 
 @pytest.mark.parametrize(
