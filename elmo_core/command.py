@@ -1,13 +1,6 @@
 """The project's commands: `python run_tag.py` in a clone, `elmo tag` of an installed library."""
 
-import difflib
-import importlib
-import sys
 from pathlib import Path
-from types import ModuleType
-
-import elmo_core
-from elmo_core.messages import UserError
 
 COMMANDS = {  # of `elmo`: the script, and what it does
     "preprocess": ("preprocess", "turn raw text into a corpus; count a vocabulary; train word2vec"),
@@ -31,18 +24,6 @@ COMMANDS = {  # of `elmo`: the script, and what it does
     ),
     "export": ("export_model", "export a trained model for Paddle Inference and ONNX Runtime"),
 }
-HELP = """\
-usage: elmo COMMAND ...
-
-ELMo, deep contextual word vectors from a bidirectional language model, in PaddlePaddle.
-
-{commands}
-
-elmo COMMAND --help shows the flags and examples of a command; elmo --version, the version. Several
-processes:
-
-    python -m paddle.distributed.launch --gpus '0,1' {script} ..."""
-
 LIBRARY = Path(__file__).resolve().parent.parent
 INSTALLED = LIBRARY / "elmo_scripts"  # the scripts, beside a library that pip has copied
 SCRIPTS = INSTALLED if INSTALLED.is_dir() else LIBRARY
@@ -70,51 +51,3 @@ def _name_of(script: str) -> str:
         if script == f"{stem}.py":
             return name
     raise ValueError(script)
-
-
-def main() -> None:
-    """Run the command line of `elmo`, with a script's messages and exit codes."""
-    global has_command
-    has_command = True
-    # first on the path: the user may have modules of the same names
-    sys.path.insert(0, str(SCRIPTS))
-    importlib.import_module("script").run(run_command)
-
-
-def run_command() -> None:
-    """Run a command's script as `python SCRIPT` does."""
-    name = sys.argv[1] if len(sys.argv) > 1 else "--help"
-    if name in ("-h", "--help"):
-        print(_help())
-    elif name == "--version":
-        print(f"elmo {elmo_core.__version__}")
-    elif name in COMMANDS:
-        sys.argv = [f"elmo {name}", *sys.argv[2:]]
-        script = importlib.import_module(COMMANDS[name][0])
-        _adapt_examples(script, name)
-        script.main()
-    else:
-        raise UserError(_unknown(name))
-
-
-def _help() -> str:
-    lines = [f"    {name:12}{summary}" for name, (_, summary) in COMMANDS.items()]
-    return HELP.format(commands="\n".join(lines), script=SCRIPTS / "run_pretrain.py")
-
-
-def _adapt_examples(script: ModuleType, name: str) -> None:
-    """Name the command in the script's docstring, which its --help shows.
-
-    Paddle's launcher of several processes needs the path of the script.
-    """
-    file = f"{script.__name__}.py"
-    text = script.__doc__.replace(f"python {file}", f"elmo {name}")
-    script.__doc__ = text.replace(f" {file}", f" {SCRIPTS / file}")
-
-
-def _unknown(name: str) -> str:
-    """Return the message for a command that there is not."""
-    likely = name.removeprefix("run_").removesuffix(".py")
-    close = difflib.get_close_matches(likely, COMMANDS, n=1)
-    hint = f" (did you mean {close[0]}?)" if close else ""
-    return f"unknown command {name!r:.60}{hint}. elmo --help lists the commands."

@@ -39,6 +39,7 @@ ORDER = [
     "network",
     "encoding",
     "display",
+    "entry_point",
 ]
 TOP = {path.stem for path in PROJECT.glob("*.py")} | set(PACKAGES)
 

@@ -1,42 +1,14 @@
-"""The command `elmo`, and how messages name the project's commands."""
+"""How messages name the project's commands."""
 
 import ast
 import re
-import sys
 from pathlib import Path
 
 import pytest
 from project import PROJECT
 
-import elmo_core
 from elmo_core import command
-from elmo_core.command import COMMANDS, command_line
-from elmo_core.messages import UserError
-
-
-def run(monkeypatch, *argv: str) -> None:
-    monkeypatch.setattr(sys, "argv", ["elmo", *argv])
-    command.run_command()
-
-
-@pytest.mark.parametrize("argv", [[], ["-h"], ["--help"]])
-def test_help_lists_all_commands(monkeypatch, capsys, argv):
-    run(monkeypatch, *argv)
-    lines = capsys.readouterr().out.splitlines()
-    assert set(COMMANDS) <= {line.split()[0] for line in lines if line.strip()}
-
-
-def test_the_version(monkeypatch, capsys):
-    run(monkeypatch, "--version")
-    assert elmo_core.__version__ in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("name", "named"), [("tga", "mean tag"), ("run_tag.py", "mean tag"), ("qqqq", "qqqq")]
-)
-def test_an_unknown_command_is_named_with_the_one_like_it(monkeypatch, name, named):
-    with pytest.raises(UserError, match=named):
-        run(monkeypatch, name)
+from elmo_core.command import command_line
 
 
 @pytest.mark.parametrize(

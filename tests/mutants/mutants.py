@@ -1952,16 +1952,16 @@ USERS_FILES_AND_OBJECTS = [
 INSTALLATION = [
     Mutant(
         name="scripts-before-a-users-modules",
-        file="elmo_core/command.py",
-        old="sys.path.insert(0, str(SCRIPTS))",
-        new="sys.path.append(str(SCRIPTS))",
+        file="elmo_core/entry_point.py",
+        old="sys.path.insert(0, str(command.SCRIPTS))",
+        new="sys.path.append(str(command.SCRIPTS))",
         tests="tests/house/test_wheel.py::test_the_command_runs_the_scripts",
     ),
     Mutant(
         name="commands-of-an-editable-installation",
-        file="elmo_core/command.py",
-        old="    has_command = True",
-        new="    has_command = False",
+        file="elmo_core/entry_point.py",
+        old="command.has_command = True",
+        new="command.has_command = False",
         tests="tests/house/test_wheel.py::test_the_command_runs_the_scripts",
     ),
     Mutant(
