@@ -1,6 +1,7 @@
-"""The networks that can be exported: ELMo with its vectors; taggers, classifiers and parsers with their answers.
+"""The networks that can be exported: ELMo with its vectors; trained tasks with their answers.
 
-Letters: B sentences, T tokens of the longest, P projection, K labels or classes.
+Letters: B sentences, T tokens of the longest, W of jieba's words of the longest, P projection,
+F numbers of an input vector, K labels or classes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,26 +17,25 @@ from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.parsing.parser import Parser
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.task import Task
-from elmo_tools.export import parts
-from elmo_tools.export.elmo_part import ELMoPart, byte_input, word_input
+from elmo_tools.export import trained_layers
 from elmo_tools.export.paddle_graph import Array, PaddleGraph
 from elmo_tools.export.sentences import Sentences
+from elmo_tools.export.trained_bilm import TrainedBiLM, byte_input, word_input
 
-TOKENS, WORDS = (
-    ("B", "T"),
-    ("B", "W"),
-)  # axes of inputs; W: of jieba's words of sentences of characters
+# The first axes of an input: of tokens, or of jieba's words of sentences of characters.
+TOKEN_AXES = ("B", "T")
+WORD_AXES = ("B", "W")
 
 
 class Network:
     """A network to export.
 
-    inputs, outputs: the entries of inputs.json, by name; every network also has the input `lengths`. settings: of the
-    trained model, for predict.py; "task" and "lang" in all. files: that it reads, by name. lines: what a line of standard
-    input contains.
+    inputs, outputs: the entries of inputs.json, by name; every network also has the input
+    `lengths`. settings: of the trained model, for predict.py; "task" and "lang" in all. files: that
+    it reads, by name. lines: what a line of standard input contains.
     """
 
-    lines = "a sentence"
+    lines: str = "a sentence"
     inputs: dict[str, dict[str, Any]]
     outputs: Mapping[str, dict[str, Any]]
     settings: dict[str, Any]
@@ -46,11 +46,12 @@ class Network:
         raise NotImplementedError
 
     def inputs_of(self, axes: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """The inputs with these axes."""
-        return {name: spec for name, spec in self.inputs.items() if spec["shape"][:2] == [*axes]}
+        """Return the inputs with these axes."""
+        return {name: spec for name, spec in self.inputs.items() if spec["shape"][:2] == list(axes)}
 
     def add_to(self, ops: PaddleGraph) -> None:
-        arrays = self.build(Sentences(ops, self.inputs_of(TOKENS)))
+        """Build the network in a graph."""
+        arrays = self.build(Sentences(ops, self.inputs_of(TOKEN_AXES)))
         for (name, spec), x in zip(self.outputs.items(), arrays, strict=True):
             ops.output(name, x, spec["shape"])
 
@@ -60,192 +61,277 @@ class EmbedderNetwork(Network):
 
     lines = "a sentence of tokens, separated by white space"
 
-    def __init__(self, bilm: BiLM, vocabulary: Vocabulary | None, layers: LayerChoice):
-        self.elmo = ELMoPart(bilm, vocabulary, layers, TOKENS)
-        self.inputs, self.files = self.elmo.inputs, self.elmo.files
-        several = [layers.n_layers] if layers.how == "each" else []
-        shape = [*several, *TOKENS, 2 * bilm.config.projection_dim]
-        which = f"of layers {', '.join(map(str, layers.indices))}: " * bool(several)
-        self.outputs = {
-            "vectors": {"shape": shape, "meaning": f"{which}forward and backward; zero at padding"}
-        }
+    def __init__(self, bilm: BiLM, vocabulary: Vocabulary | None, choice: LayerChoice):
+        self.elmo = TrainedBiLM(bilm, vocabulary, choice, TOKEN_AXES)
+        self.inputs = self.elmo.inputs
+        self.files = self.elmo.files
+        shape = [*TOKEN_AXES, 2 * bilm.config.projection_dim]
+        meaning = "forward and backward; zero at padding"
+        if choice.how == "each":
+            shape = [choice.n_layers, *shape]
+            indices = ", ".join(str(index) for index in choice.indices)
+            meaning = f"of layers {indices}: {meaning}"
+        self.outputs = {"vectors": {"shape": shape, "meaning": meaning}}
         self.settings = {"task": "elmo", "lang": "none"}
 
     def build(self, batch: Sentences) -> list[Array]:
-        layers = [batch.masked(x) for x in self.elmo.layers(batch)]
-        return [batch.ops.stack(layers, axis=0) if self.elmo.choice.how == "each" else layers[0]]
+        layers = [batch.masked(layer) for layer in self.elmo.layers(batch)]
+        if self.elmo.choice.how == "each":
+            return [batch.ops.stack(layers, axis=0)]
+        return layers
 
 
 class TaskNetwork(Network):
-    """A trained task: the inputs of its network, and what predict.py needs. setting_names: of the settings among this."""
+    """A trained task: the inputs of its network, and what predict.py needs.
 
-    def __init__(self, task: Task, *setting_names: str):
-        settings, inputs, user_dict = task.settings, task.network.inputs, task.settings.user_dict
-        self.task, self.network, self.files, self.inputs = task, task.network, {}, {}
-        self.settings = {
-            "task": task.name,
-            **{name: getattr(settings, name) for name in ("lang", *setting_names)},
-        }
-        self.axes = (
-            WORDS if self.settings.get("unit") == "jieba" else TOKENS
-        )  # what ELMo and the file's vectors read
+    setting_names: of the task's settings that predict.py needs besides `lang`.
+    """
+
+    def __init__(self, task: Task, setting_names: Sequence[str]):
+        self.task = task
+        self.network = task.network
+        self.files = {}
+        self.inputs = {}
+        self.settings = {"task": task.name, "lang": task.settings.lang}
+        for name in setting_names:
+            self.settings[name] = getattr(task.settings, name)
+        is_split_into_words = self.settings.get("unit") == "jieba"
+        # Of what ELMo and the file's vectors read.
+        self.axes = WORD_AXES if is_split_into_words else TOKEN_AXES
+        self._add_inputs()
+        if task.settings.user_dict:
+            self.add_table("user_dict", task.settings.user_dict)
+
+    def _add_inputs(self) -> None:
+        """Add the entries in inputs.json, and their tables, of what the network reads."""
+        inputs = self.network.inputs
         if inputs.elmo:
-            self.elmo = ELMoPart(
-                inputs.elmo.bilm, inputs.elmo.vocabulary, inputs.elmo.choice, self.axes
+            self.elmo = TrainedBiLM(
+                bilm=inputs.elmo.bilm,
+                vocabulary=inputs.elmo.vocabulary,
+                choice=inputs.elmo.choice,
+                axes=self.axes,
             )
-            self.inputs, self.files = dict(self.elmo.inputs), dict(self.elmo.files)
+            self.inputs.update(self.elmo.inputs)
+            self.files.update(self.elmo.files)
         if inputs.vectors:
             if inputs.vectors.bound:
                 raise UserError(
-                    "this model draws vectors for words that its file of vectors lacks; a graph cannot."
+                    "this model draws vectors for words that its file of vectors lacks; "
+                    "a graph cannot."
                 )
-            self.inputs["vectors"] = word_input("vectors.txt", self.axes, 0, lower=True)
+            self.inputs["vectors"] = word_input("vectors.txt", self.axes, 0)
+            self.inputs["vectors"]["lower"] = True
             self.add_table("vectors", ["<UNK>", *inputs.vectors.words])
         if inputs.words:
-            self.inputs["learnt_words"] = word_input("learnt_words.txt", TOKENS, UNK_ID)
+            self.inputs["learnt_words"] = word_input("learnt_words.txt", TOKEN_AXES, UNK_ID)
             self.add_table("learnt_words", inputs.words.vocabulary.tokens)
         if inputs.characters:
-            self.inputs["learnt_characters"] = byte_input(TOKENS)
-        if self.axes == WORDS:
-            meaning = "index b * W + w of each token's word, of W words in the longest sentence"
-            self.inputs["word_index"] = {"shape": [*TOKENS], "padding": 0, "meaning": meaning}
-        if user_dict:
-            self.add_table("user_dict", user_dict)
+            self.inputs["learnt_characters"] = byte_input(TOKEN_AXES)
+        if self.axes == WORD_AXES:
+            self.inputs["word_index"] = {
+                "shape": list(TOKEN_AXES),
+                "padding": 0,
+                "meaning": "index b * W + w of each token's word, "
+                "of W words in the longest sentence",
+            }
 
     def add_table(self, name: str, lines: Sequence[Any]) -> None:
         """Add the file NAME.txt."""
-        self.files[f"{name}.txt"] = "\n".join(map(str, lines)) + "\n"
+        text = "\n".join(str(line) for line in lines)
+        self.files[f"{name}.txt"] = f"{text}\n"
 
     def vectors(self, batch: Sentences) -> tuple[Array, Array | None]:
-        """Build `TokenInputs`: x (B, T, F) or, pooled, (B, F), zero at padding; and ELMo's vectors of "output"."""
-        ops, inputs, words, fixed = batch.ops, self.network.inputs, batch, []
-        if self.axes == WORDS:
-            words = Sentences(ops, self.inputs_of(WORDS), "word_lengths")
+        """Build `TokenInputs`.
+
+        Returns the input (B, T, F), zero at padding, or, pooled, (B, F); and ELMo's vectors of
+        "output", if the network reads these.
+        """
+        ops = batch.ops
+        inputs = self.network.inputs
+        words = batch  # what ELMo and the file's vectors read
+        if self.axes == WORD_AXES:
+            words = Sentences(ops, self.inputs_of(WORD_AXES), "word_lengths")
+        x = []
+        elmo = {}  # by the place where the network reads it
         if inputs.elmo:
-            fixed.append((self.elmo.layers(words), inputs.elmo.layer_dim))
+            elmo_layers = self._elmo_layers(batch, words)
+            for k, place in enumerate(inputs.elmo_at):
+                if inputs.mixes:
+                    elmo[place] = trained_layers.scalar_mix(elmo_layers, inputs.mixes[k])
+                else:
+                    elmo[place] = ops.concat(elmo_layers, axis=-1)
+        if "input" in elmo:
+            x.append(elmo["input"])
         if inputs.vectors:
-            table = np.concatenate([np.zeros_like(inputs.vectors.table[:1]), inputs.vectors.table])
-            fixed.append(
-                ([ops.lookup(ops.weight(table), words.ids["vectors"])], inputs.vectors.dim)
-            )
-        if self.axes == WORDS:
-            index = batch.ids["word_index"]
-            fixed = [
-                ([batch.of_tokens(x, index, width) for x in layers], width)
-                for layers, width in fixed
-            ]
-        pooled = batch.mean if inputs.pool else lambda x: x
-        fixed = [[pooled(x) for x in layers] for layers, _ in fixed]
-        if inputs.statistics:
-            pairs = zip(inputs.statistics, fixed, strict=True)
-            fixed = [
-                [parts.standardised(ops, x, part, k) for k, x in enumerate(layers)]
-                for part, layers in pairs
-            ]
-        elmo = {}
-        for k, place in enumerate(inputs.elmo_at):
-            elmo[place] = (
-                parts.scalar_mix(fixed[0], inputs.mixes[k])
-                if inputs.mixes
-                else ops.concat(fixed[0], axis=-1)
-            )
-        x = [elmo["input"]] if "input" in elmo else []
-        x += [layers[0] for layers in fixed[bool(inputs.elmo) :]]
+            x.append(self._word_vectors(batch, words))
         if inputs.words:
-            x.append(
-                pooled(parts.embedding(ops, batch.ids["learnt_words"], inputs.words.embedding))
-            )
+            ids = batch.ids["learnt_words"]
+            learnt_words = trained_layers.embedding(ops, ids, inputs.words.embedding)
+            x.append(self._pooled(batch, learnt_words))
         if inputs.characters:
-            (ids,), index = batch.distinct("learnt_characters")
-            cnn = inputs.characters.cnn
-            vectors = parts.char_vectors(ops, ids, cnn, self.inputs["learnt_characters"]["padding"])
-            x.append(pooled(batch.of_tokens(vectors, index, cnn.config.projection_dim)))
+            x.append(self._pooled(batch, self._character_vectors(batch)))
         x = ops.concat(x, axis=-1)
-        return x if inputs.pool else batch.masked(x), elmo.get("output")
+        if not inputs.pool:
+            x = batch.masked(x)
+        return x, elmo.get("output")
+
+    def _elmo_layers(self, batch: Sentences, words: Sentences) -> list[Array]:
+        """Build ELMo's layers, each (B, T, 2P) or, pooled, (B, 2P)."""
+        inputs = self.network.inputs
+        width = inputs.elmo.layer_dim
+        layers = self.elmo.layers(words)
+        layers = [self._pooled(batch, self._of_tokens(batch, x, width)) for x in layers]
+        if not inputs.statistics:
+            return layers
+        statistics = inputs.statistics[0]  # ELMo's come first
+        return [
+            trained_layers.standardised(batch.ops, x, statistics, k) for k, x in enumerate(layers)
+        ]
+
+    def _word_vectors(self, batch: Sentences, words: Sentences) -> Array:
+        """Build the vectors of the file, (B, T, F) or, pooled, (B, F)."""
+        ops = batch.ops
+        inputs = self.network.inputs
+        of_unknown_words = np.zeros_like(inputs.vectors.table[:1])
+        table = ops.weight(np.concatenate([of_unknown_words, inputs.vectors.table]))
+        x = ops.lookup(table, words.ids["vectors"])
+        x = self._pooled(batch, self._of_tokens(batch, x, inputs.vectors.dim))
+        if inputs.statistics:
+            statistics = inputs.statistics[-1]  # the file's vectors come last
+            x = trained_layers.standardised(ops, x, statistics, 0)
+        return x
+
+    def _character_vectors(self, batch: Sentences) -> Array:
+        """Build the vectors (B, T, F) of the task's own character CNN."""
+        cnn = self.network.inputs.characters.cnn
+        padding = self.inputs["learnt_characters"]["padding"]
+        (ids,), index = batch.distinct(["learnt_characters"])
+        vectors = trained_layers.char_vectors(batch.ops, ids, cnn, padding)
+        return batch.of_tokens(vectors, index, cnn.config.projection_dim)
+
+    def _of_tokens(self, batch: Sentences, x: Array, width: int) -> Array:
+        """Return x of each token (B, T, F): that of its word, if x is of words (B, W, F)."""
+        if self.axes == WORD_AXES:
+            return batch.of_tokens(x, batch.ids["word_index"], width)
+        return x
+
+    def _pooled(self, batch: Sentences, x: Array) -> Array:
+        """Return x (B, T, F) or, if the network reads means over the tokens, these (B, F)."""
+        return batch.mean(x) if self.network.inputs.pool else x
 
 
 class TaggerNetwork(TaskNetwork):
     """A tagger's scores, which predict.py decodes with the CRF."""
 
     def __init__(self, tagger: Tagger):
-        super().__init__(tagger, "scheme", "unit")
+        super().__init__(tagger, ["scheme", "unit"])
         self.settings["labels"] = tagger.labels
         self.settings["crf"] = [scores.tolist() for scores in tagger.network.crf.decoding_scores()]
-        shape = [*TOKENS, len(tagger.labels)]
         self.outputs = {
-            "scores": {"shape": shape, "meaning": "of the labels in `settings`, before the CRF"}
+            "scores": {
+                "shape": [*TOKEN_AXES, len(tagger.labels)],
+                "meaning": "of the labels in `settings`, before the CRF",
+            }
         }
         if tagger.settings.scheme == "lac":
-            self.settings |= {"pieces": "pieces.txt", "whole": tagger.piece_splitter.whole}
+            self.settings["pieces"] = "pieces.txt"
+            self.settings["whole"] = tagger.piece_splitter.whole
             self.add_table("pieces", sorted(tagger.piece_splitter.known))
 
     def build(self, batch: Sentences) -> list[Array]:
         x, elmo = self.vectors(batch)
-        x = parts.recurrent(batch, x, self.network.recurrent)
-        x = x if elmo is None else batch.ops.concat([x, elmo], axis=2)
-        return [parts.linear(batch.ops, x, self.network.emission)]
+        x = trained_layers.recurrent(batch, x, self.network.recurrent)
+        if elmo is not None:
+            x = batch.ops.concat([x, elmo], axis=2)
+        return [trained_layers.linear(batch.ops, x, self.network.emission)]
 
 
 class ClassifierNetwork(TaskNetwork):
-    """A classifier. Letters: H numbers of the head's result."""
+    """A classifier's probabilities. Letters: H numbers of the head's result."""
 
     def __init__(self, classifier: Classifier):
-        super().__init__(classifier, "max_seq_len")
-        self.pairs = self.settings["pairs"] = classifier.parts["pairs"]
-        pairs = "; of the inputs' 2B texts, those of a pair are B rows apart" if self.pairs else ""
-        self.lines = "two texts, separated by a tab" if self.pairs else "a text"
-        meaning = f"of `labels` in `settings`{pairs}; pass the first {classifier.settings.max_seq_len} tokens of a text"
+        super().__init__(classifier, ["max_seq_len"])
+        max_seq_len = classifier.settings.max_seq_len
+        self.pairs = classifier.parts["pairs"]
+        self.settings["pairs"] = self.pairs
         self.settings["labels"] = classifier.labels
+        if self.pairs:
+            self.lines = "two texts, separated by a tab"
+            rows = "; of the inputs' 2B texts, those of a pair are B rows apart"
+        else:
+            self.lines = "a text"
+            rows = ""
         self.outputs = {
-            "probabilities": {"shape": ["B", len(classifier.labels)], "meaning": meaning}
+            "probabilities": {
+                "shape": ["B", len(classifier.labels)],
+                "meaning": f"of `labels` in `settings`{rows}; "
+                f"pass the first {max_seq_len} tokens of a text",
+            }
         }
 
     def build(self, batch: Sentences) -> list[Array]:
-        ops, network, (x, _) = batch.ops, self.network, self.vectors(batch)
-        x = x if network.inputs.pool else parts.text_vectors(batch, x, network.head)  # (B, H)
+        ops = batch.ops
+        network = self.network
+        x, _ = self.vectors(batch)
+        if not network.inputs.pool:
+            x = trained_layers.text_vectors(batch, x, network.head)  # (B, H)
         if self.pairs:
             a, b = ops.split(x, 2, axis=0)
-            x = ops.concat([a, b, ops.relu(a - b) + ops.relu(b - a), a * b], axis=1)
-        x = ops.tanh(parts.linear(ops, x, network.hidden)) if network.hidden else x
-        return [ops.softmax(parts.linear(ops, x, network.output))]
+            difference = ops.relu(a - b) + ops.relu(b - a)
+            x = ops.concat([a, b, difference, a * b], axis=1)
+        if network.hidden:
+            x = ops.tanh(trained_layers.linear(ops, x, network.hidden))
+        return [ops.softmax(trained_layers.linear(ops, x, network.output))]
 
 
 class ParserNetwork(TaskNetwork):
-    """A parser's scores, from which predict.py makes trees. Letters: R labels, U tags."""
+    """A parser's scores, from which predict.py makes trees."""
 
     def __init__(self, parser: Parser):
-        super().__init__(parser, "with_tags")
-        names = self.settings["labels"] = parser.labels
-        arcs = {
-            "shape": [*TOKENS, 1, "T + 1"],
-            "meaning": "scores of each token's heads; 0 is the root",
+        super().__init__(parser, ["with_tags"])
+        self.settings["labels"] = parser.labels
+        self.outputs = {
+            "arcs": {
+                "shape": [*TOKEN_AXES, 1, "T + 1"],
+                "meaning": "scores of each token's heads; 0 is the root",
+            },
+            "labels": {
+                "shape": [*TOKEN_AXES, len(parser.labels), "T + 1"],
+                "meaning": "scores of each arc's `labels` in `settings`",
+            },
         }
-        labels = {
-            "shape": [*TOKENS, len(names), "T + 1"],
-            "meaning": "scores of each arc's `labels` in `settings`",
-        }
-        self.outputs = {"arcs": arcs, "labels": labels}
         if self.settings["with_tags"]:
             self.settings["tags"] = parser.parts["tags"]
-            shape = [*TOKENS, len(parser.parts["tags"])]
-            self.outputs["tags"] = {"shape": shape, "meaning": "scores of the `tags` in `settings`"}
+            self.outputs["tags"] = {
+                "shape": [*TOKEN_AXES, len(parser.parts["tags"])],
+                "meaning": "scores of the `tags` in `settings`",
+            }
 
     def build(self, batch: Sentences) -> list[Array]:
-        ops, network = batch.ops, self.network
-        x = parts.recurrent(batch, self.vectors(batch)[0], network.recurrent)
+        ops = batch.ops
+        network = self.network
+        x, _ = self.vectors(batch)
+        x = trained_layers.recurrent(batch, x, network.recurrent)
         root = network.root.numpy()
-        heads = ops.concat(
-            [ops.zeros([batch.rows, *root.shape[1:]], "float32") + ops.weight(root), x], axis=1
-        )
-        views = zip(network.views, (x, heads, x, heads), strict=True)
-        views = [parts.linear(ops, source, view) for view, source in views]
-        arc, arc_head, label, label_head = (
-            ops.relu(view) * 0.9 + view * 0.1 for view in views
-        )  # leaky
-        outputs = [parts.biaffine(batch, arc, arc_head, network.arcs)]
-        outputs.append(parts.biaffine(batch, label, label_head, network.labels))
-        return [*outputs, parts.linear(ops, x, network.tags)] if network.tags else outputs
+        roots = ops.zeros([batch.rows, 1, root.shape[2]], "float32") + ops.weight(root)
+        heads = ops.concat([roots, x], axis=1)
+        views = []
+        for view, source in zip(network.views, [x, heads, x, heads], strict=True):
+            views.append(trained_layers.linear(ops, source, view))
+        arc, arc_head, label, label_head = [trained_layers.leaky_relu(ops, view) for view in views]
+        outputs = [
+            trained_layers.biaffine(batch, arc, arc_head, network.arcs),
+            trained_layers.biaffine(batch, label, label_head, network.labels),
+        ]
+        if network.tags:
+            outputs.append(trained_layers.linear(ops, x, network.tags))
+        return outputs
 
 
-EXPORTED = (TaggerNetwork, Tagger), (ClassifierNetwork, Classifier), (ParserNetwork, Parser)
-NETWORKS = {task.name: (network, task) for network, task in EXPORTED}
+# The network of each task that can be exported, and the class that loads its trained models.
+NETWORKS: dict[str, tuple[type[TaskNetwork], type[Task]]] = {
+    Tagger.name: (TaggerNetwork, Tagger),
+    Classifier.name: (ClassifierNetwork, Classifier),
+    Parser.name: (ParserNetwork, Parser),
+}

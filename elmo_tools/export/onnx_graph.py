@@ -4,12 +4,15 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-OPSET, IR_VERSION = 17, 8  # from 2022: ONNX Runtime 1.12 and later
+# From 2022: ONNX Runtime 1.12 and later.
+OPSET = 17
+IR_VERSION = 8
 VERSIONS = f"onnx {onnx.__version__} (opset {OPSET}, IR version {IR_VERSION})"
 TYPES = {
     "float32": onnx.TensorProto.FLOAT,
@@ -23,69 +26,102 @@ def onnx_graph(path: Path) -> Iterator["OnnxGraph"]:
     """Yield a graph to fill. At the end of the block it is written to `path`."""
     graph = OnnxGraph()
     yield graph
-    proto = helper.make_graph(graph.nodes, "elmo", graph.inputs, graph.outputs, graph.weights)
+    proto = helper.make_graph(
+        nodes=graph.nodes,
+        name="elmo",
+        inputs=graph.inputs,
+        outputs=graph.outputs,
+        initializer=graph.weights,
+    )
     opset = helper.make_opsetid("", OPSET)
     model = helper.make_model(
         proto, producer_name="elmo-paddle", opset_imports=[opset], ir_version=IR_VERSION
     )
     onnx.checker.check_model(model)
-    model = onnx.shape_inference.infer_shapes(
-        model, data_prop=True
-    )  # needed by ONNX Runtime up to 1.23
+    # ONNX Runtime up to 1.23 needs the shapes.
+    model = onnx.shape_inference.infer_shapes(model, data_prop=True)
     path.write_bytes(model.SerializeToString())
 
 
-def _operator(name: str) -> Callable:
-    """Return a method of OnnxGraph that adds this operator."""
-    return lambda graph, *inputs: graph.node(name, inputs)
-
-
-def _binary(name: str, dtype: str = "") -> Callable:
-    """Return a method of Value that adds this operator; its second input is another value, or a number."""
-    return lambda value, other: value.graph.node(name, [value, other], dtype)
-
-
 class Value:
-    """An array of the graph."""
-
-    __add__, __sub__, __mul__, __truediv__ = map(_binary, ("Add", "Sub", "Mul", "Div"))
-    __lt__, __ge__ = _binary("Less", "bool"), _binary("GreaterOrEqual", "bool")
+    """An array of the graph. The other side of an operator is another value, or a number."""
 
     def __init__(self, graph: "OnnxGraph", name: str, dtype: str):
-        self.graph, self.name, self.dtype = graph, name, dtype
+        self.graph = graph
+        self.name = name
+        self.dtype = dtype
+
+    def __add__(self, other: "Value | float") -> "Value":
+        return self.graph.node("Add", [self, other])
+
+    def __sub__(self, other: "Value | float") -> "Value":
+        return self.graph.node("Sub", [self, other])
 
     def __rsub__(self, other: float) -> "Value":
         return self.graph.constant(other, self.dtype) - self
+
+    def __mul__(self, other: "Value | float") -> "Value":
+        return self.graph.node("Mul", [self, other])
+
+    def __truediv__(self, other: "Value | float") -> "Value":
+        return self.graph.node("Div", [self, other])
+
+    def __lt__(self, other: "Value | float") -> "Value":
+        return self.graph.node("Less", [self, other], "bool")
+
+    def __ge__(self, other: "Value | float") -> "Value":
+        return self.graph.node("GreaterOrEqual", [self, other], "bool")
+
+
+# As in paddle_graph.py.
+Dims = Sequence[int | Value]
+Step = Callable[..., tuple[Value, Sequence[Value]]]
 
 
 class OnnxGraph:
     """The same as `PaddleGraph` for ONNX. Its arrays are `Value`s."""
 
-    tanh, sigmoid, relu, softmax = map(
-        _operator, ("Tanh", "Sigmoid", "Relu", "Softmax")
-    )  # softmax: over the last axis
-    clip, matmul, windows, lookup = map(_operator, ("Clip", "MatMul", "Conv", "Gather"))
-    product = matmul
-
-    def __init__(self):
-        self.inputs, self.outputs, self.nodes, self.weights = [], [], [], []
+    def __init__(self) -> None:
+        self.inputs: list[onnx.ValueInfoProto] = []
+        self.outputs: list[onnx.ValueInfoProto] = []
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: list[onnx.TensorProto] = []
         self._numbers = itertools.count()
 
     def node(
-        self, operator: str, inputs: Sequence, dtype: str = "", outputs: int = 1, **attributes
-    ):
-        """Add a node and return its output, or a list of several. dtype: of the output (default: the first input's)."""
+        self, operator: str, inputs: Sequence[Value | float], dtype: str = "", **attributes: Any
+    ) -> Value:
+        """Add a node and return its output. dtype: of the output (default: the first input's)."""
+        return self.node_of_several(operator, inputs, 1, dtype, **attributes)[0]
+
+    def node_of_several(
+        self,
+        operator: str,
+        inputs: Sequence[Value | float],
+        n_outputs: int,
+        dtype: str = "",
+        **attributes: Any,
+    ) -> list[Value]:
+        """Add a node and return its outputs, which have the same type.
+
+        The first input is a value, and numbers among the others are constants of its type.
+        """
         first = inputs[0]
-        inputs = [x if isinstance(x, Value) else self.constant(x, first.dtype) for x in inputs]
-        values = [self._value(dtype or first.dtype) for _ in range(outputs)]
-        names = [x.name for x in inputs], [x.name for x in values]
-        self.nodes.append(helper.make_node(operator, *names, **attributes))
-        return values if outputs > 1 else values[0]
+        input_names = []
+        for x in inputs:
+            value = x if isinstance(x, Value) else self.constant(x, first.dtype)
+            input_names.append(value.name)
+        outputs = [self._value(dtype or first.dtype) for _ in range(n_outputs)]
+        output_names = [value.name for value in outputs]
+        self.nodes.append(helper.make_node(operator, input_names, output_names, **attributes))
+        return outputs
 
     def _value(self, dtype: str) -> Value:
+        """Return a value with a name of its own."""
         return Value(self, f"x{next(self._numbers)}", dtype)
 
     def constant(self, value: float | Sequence[int], dtype: str = "int64") -> Value:
+        """Add a number or a list of numbers to the graph."""
         return self.weight(np.array(value, dtype))
 
     def weight(self, array: np.ndarray) -> Value:
@@ -94,36 +130,68 @@ class OnnxGraph:
         self.weights.append(numpy_helper.from_array(np.ascontiguousarray(array), value.name))
         return value
 
-    operand = weight  # (..., n, m) for `matmul`
+    def operand(self, array: np.ndarray) -> Value:
+        """Add a weight (..., n, m) for `matmul`."""
+        return self.weight(array)
 
     def input(self, name: str, shape: Sequence[int | str], dtype: str) -> Value:
+        """Add an input. shape: dimensions that are known only at run time have names."""
         self.inputs.append(helper.make_tensor_value_info(name, TYPES[dtype], shape))
         return Value(self, name, dtype)
 
     def output(self, name: str, x: Value, shape: Sequence[int | str]) -> None:
+        """Make x the next output."""
         self.nodes.append(helper.make_node("Identity", [x.name], [name]))
         self.outputs.append(helper.make_tensor_value_info(name, TYPES[x.dtype], shape))
 
-    def _dims(self, dims: Sequence) -> Value:
-        if all(isinstance(n, int) for n in dims):
-            return self.constant(dims)
-        parts = [self.constant((n,)) if isinstance(n, int) else self.reshape(n, [1]) for n in dims]
-        return self.concat(parts, axis=0)
+    def matmul(self, x: Value, operand: Value) -> Value:
+        """Multiply x (..., k, n) with an `operand`. (..., k, m)"""
+        return self.node("MatMul", [x, operand])
 
-    def size(self, x: Value, axis: int) -> Value:
-        return self.node("Gather", [self.node("Shape", [x], "int64"), axis])
+    def product(self, x: Value, y: Value) -> Value:
+        """Multiply two arrays (n, ., k) and (n, k, .)."""
+        return self.node("MatMul", [x, y])
 
-    def arange(self, n: Value) -> Value:
-        return self.node("Range", [self.constant(0), n, self.constant(1)])
+    def windows(self, x: Value, filters: Value) -> Value:
+        """Apply filters (F, D, width) to each window of x (N, D, C). (N, F, C - width + 1)"""
+        return self.node("Conv", [x, filters])
 
-    def zeros(self, dims: Sequence, dtype: str) -> Value:
-        zero = helper.make_tensor("", TYPES[dtype], [1], [0])
-        return self.node("ConstantOfShape", [self._dims(dims)], dtype, value=zero)
+    def tanh(self, x: Value) -> Value:
+        return self.node("Tanh", [x])
+
+    def sigmoid(self, x: Value) -> Value:
+        return self.node("Sigmoid", [x])
+
+    def relu(self, x: Value) -> Value:
+        return self.node("Relu", [x])
+
+    def softmax(self, x: Value) -> Value:
+        """Compute the softmax over the last axis."""
+        return self.node("Softmax", [x])
+
+    def clip(self, x: Value, low: float, high: float) -> Value:
+        return self.node("Clip", [x, low, high])
+
+    def max(self, x: Value, axis: int) -> Value:
+        return self.node("ReduceMax", [x], axes=[axis], keepdims=0)
+
+    def sum(self, x: Value, axis: int) -> Value:
+        return self.node("ReduceSum", [x, self.constant((axis,))], keepdims=0)
 
     def cast(self, x: Value, dtype: str) -> Value:
         return self.node("Cast", [x], dtype, to=TYPES[dtype])
 
-    def reshape(self, x: Value, dims: Sequence) -> Value:
+    def _dims(self, dims: Dims) -> Value:
+        """Return dimensions as one array of the graph."""
+        if all(isinstance(n, int) for n in dims):
+            return self.constant(dims)
+        parts = []
+        for n in dims:
+            part = self.constant((n,)) if isinstance(n, int) else self.reshape(n, [1])
+            parts.append(part)
+        return self.concat(parts, axis=0)
+
+    def reshape(self, x: Value, dims: Dims) -> Value:
         return self.node("Reshape", [x, self._dims(dims)])
 
     def transpose(self, x: Value, axes: Sequence[int]) -> Value:
@@ -133,39 +201,74 @@ class OnnxGraph:
         return self.node("Concat", arrays, axis=axis)
 
     def stack(self, arrays: Sequence[Value], axis: int) -> Value:
-        return self.concat(
-            [self.node("Unsqueeze", [x, self.constant((axis,))]) for x in arrays], axis
-        )
+        unsqueezed = [self.node("Unsqueeze", [x, self.constant((axis,))]) for x in arrays]
+        return self.concat(unsqueezed, axis)
 
     def split(self, x: Value, n: int, axis: int) -> list[Value]:
-        return self.node("Split", [x], outputs=n, axis=axis)
+        """Split x into n equal parts."""
+        return self.node_of_several("Split", [x], n, axis=axis)
+
+    def arange(self, n: Value) -> Value:
+        """Count from 0 to n - 1, int64."""
+        return self.node("Range", [self.constant(0), n, self.constant(1)])
+
+    def zeros(self, dims: Dims, dtype: str) -> Value:
+        zero = helper.make_tensor(name="", data_type=TYPES[dtype], dims=[1], vals=[0])
+        return self.node("ConstantOfShape", [self._dims(dims)], dtype, value=zero)
+
+    def size(self, x: Value, axis: int) -> Value:
+        """Return the length of an axis, int64."""
+        return self.node("Gather", [self.node("Shape", [x], "int64"), axis])
 
     def head(self, x: Value, n: Value, axis: int) -> Value:
-        return self.node(
-            "Slice", [x, self.constant((0,)), self.reshape(n, [1]), self.constant((axis,))]
-        )
+        """Return the first n along an axis, or all if there are fewer."""
+        start = self.constant((0,))
+        end = self.reshape(n, [1])
+        return self.node("Slice", [x, start, end, self.constant((axis,))])
+
+    def lookup(self, table: Value, rows: Value) -> Value:
+        """Return table[rows]."""
+        return self.node("Gather", [table, rows])
 
     def distinct_rows(self, x: Value) -> tuple[Value, Value]:
-        _, first, inverse = self.node("Unique", [x], "int64", outputs=3, axis=0)
+        """Find the N distinct rows of x (n, k), as `np.unique` does.
+
+        Returns the indices of their first occurrences (N,), and which of them each row is (n,).
+        """
+        _, first, inverse = self.node_of_several("Unique", [x], 3, "int64", axis=0)
         return first, inverse
 
-    def max(self, x: Value, axis: int) -> Value:
-        return self.node("ReduceMax", [x], axes=[axis], keepdims=0)
+    def scan(self, step: Step, states: Sequence[Value], x: Value, axis: int) -> Value:
+        """Run `output, states = step(x_t, *states)` over an axis of x.
 
-    def sum(self, x: Value, axis: int) -> Value:
-        return self.node("ReduceSum", [x, self.constant((axis,))], keepdims=0)
+        Returns the outputs along this axis.
+        """
+        body_states = [self._value(state.dtype) for state in states]
+        x_t = self._value(x.dtype)
+        # The step adds its nodes to the body, a graph of its own.
+        outer_nodes = self.nodes
+        self.nodes = []
+        output, new_states = step(x_t, *body_states)
+        body_outputs = [self.node("Identity", [value]) for value in [*new_states, output]]
+        body = helper.make_graph(
+            nodes=self.nodes,
+            name="step",
+            inputs=_infos([*body_states, x_t]),
+            outputs=_infos(body_outputs),
+        )
+        self.nodes = outer_nodes
+        results = self.node_of_several(
+            "Scan",
+            [*states, x],
+            n_outputs=len(body_outputs),
+            body=body,
+            num_scan_inputs=1,
+            scan_input_axes=[axis],
+            scan_output_axes=[axis],
+        )
+        return results[-1]
 
-    def scan(self, step: Callable, states: Sequence[Value], x: Value, axis: int) -> Value:
-        inputs = [self._value(value.dtype) for value in (*states, x)]  # of the body
-        outer, self.nodes = self.nodes, []
-        output, new_states = step(inputs[-1], *inputs[:-1])
-        outputs = [self.node("Identity", [value]) for value in (*new_states, output)]
-        infos = [
-            [helper.make_tensor_value_info(v.name, TYPES[v.dtype], None) for v in vs]
-            for vs in (inputs, outputs)
-        ]
-        body, self.nodes = helper.make_graph(self.nodes, "step", *infos), outer
-        axes = {"scan_input_axes": [axis], "scan_output_axes": [axis]}
-        return self.node(
-            "Scan", [*states, x], outputs=len(outputs), body=body, num_scan_inputs=1, **axes
-        )[-1]
+
+def _infos(values: Sequence[Value]) -> list[onnx.ValueInfoProto]:
+    """Describe values whose shapes ONNX finds itself."""
+    return [helper.make_tensor_value_info(x.name, TYPES[x.dtype], None) for x in values]

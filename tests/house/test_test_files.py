@@ -23,7 +23,7 @@ WITHOUT = {
     "elmo_tools/export/examples/run_paddle.py",
     "elmo_tools/export/onnx_graph.py",
     "elmo_tools/export/paddle_graph.py",
-    "elmo_tools/export/parts.py",
+    "elmo_tools/export/trained_layers.py",
     "elmo_tools/export/sentences.py",
     "run_embed.py",
     "task_flags.py",
