@@ -378,7 +378,7 @@ def test_the_reference_has_the_names_of_the_code():
         parameters = set(re.findall(r"(\w+)(?:=[\w.]+)?(?:, |$)", listed))
         assert any(parameters <= set(signature.parameters) for signature in signatures), name
     for kind in (elmo.ELMoEmbedder, elmo.ELMo):
-        table = text.partition(f"**`{kind.__name__}`**")[2].partition("| method")[0]
+        table = text.partition(f"### {kind.__name__}\n")[2].partition("\n\n`")[0]
         rows = re.findall(r"^\|(.*?)\| ", table, re.M)
         assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == {
             *inspect.signature(kind).parameters
