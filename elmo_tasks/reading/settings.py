@@ -10,7 +10,7 @@ from elmo_tasks.settings import ELMoSettings, TextSettings, TrainingSettings, Wo
 
 @dataclass(frozen=True, kw_only=True)
 class ReaderSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings):
-    """Settings of a reader and its training; in tokens, the windows of passages and the longest answer."""
+    """Settings of a reader and its training."""
 
     epochs: int = default(TrainingSettings, "epochs", 20)
     patience: int = default(TrainingSettings, "patience", 4)
@@ -27,5 +27,6 @@ class ReaderSettings(TrainingSettings, WordSettings, ELMoSettings, TextSettings)
         super().__post_init__()
         if self.doc_stride > self.max_seq_len:
             raise UserError(
-                f"`doc_stride` is {self.doc_stride}, more than `max_seq_len`, which would skip text."
+                f"`doc_stride` is {self.doc_stride}, more than `max_seq_len`, "
+                "which would skip text."
             )

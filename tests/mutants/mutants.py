@@ -1509,8 +1509,8 @@ TASKS = [
     Mutant(
         name="windows-cover-the-text",
         file="elmo_tasks/reading/text.py",
-        old="last = max(0, -(-(n - size) // stride))",
-        new="last = max(0, (n - size) // stride)",
+        old="math.ceil(beyond_the_first / stride)",
+        new="beyond_the_first // stride",
         tests="tests/tasks/test_reading_text.py",
     ),
     Mutant(
