@@ -28,12 +28,11 @@ def as_list(value: Any) -> list | tuple | None:
     is_sized = isinstance(value, Iterable) and hasattr(value, "__len__")
     if not is_sized or isinstance(value, str | bytes | Mapping | Set):
         return None
-    dimensions = getattr(value, "ndim", 1)
-    if dimensions == 1:
-        return list(value)
-    if dimensions > 1 and isinstance(value, np.ndarray):
-        return list(value)
-    return None  # for instance a table of pandas, which yields the names of its columns
+    n_axes = getattr(value, "ndim", 1)
+    is_table = n_axes > 1 and not isinstance(value, np.ndarray)
+    if n_axes == 0 or is_table:  # a table of pandas yields the names of its columns
+        return None
+    return list(value)
 
 
 def check_sentences(sentences: Sequence[Sequence[str]]) -> list[Sequence[str]]:

@@ -37,9 +37,8 @@ class ELMoConfig:
     character_dim: int = setting(
         16, "character embedding size", below=MAX_SIZE, aliases=("char_embed_dim",), minimum=1
     )
-    filters: tuple[tuple[int, int], ...] = (
-        FILTERS  # (width, number) of each convolution of the character CNN
-    )
+    # (width, number) of each convolution of the character CNN
+    filters: tuple[tuple[int, int], ...] = FILTERS
     activation: str = setting("relu", "activation of the character CNN", choices=("relu", "tanh"))
     n_highway: int = setting(
         2, "highway layers of the character CNN", minimum=0, below=101, aliases=("num_highways",)
@@ -65,9 +64,8 @@ class ELMoConfig:
         100, "word embedding size, if the input is char+word", below=MAX_SIZE, minimum=1
     )
     n_characters: int = setting(262, minimum=1)  # rows of the character embedding
-    alphabet: str = setting(
-        "bytes", choices=("bytes", "code points")
-    )  # "code points" in imported models
+    # "code points" in imported models
+    alphabet: str = setting("bytes", choices=("bytes", "code points"))
     max_characters: int = setting(MAX_CHARS, minimum=3, below=MAX_CHARS_LIMIT + 1)  # per token
     mix: tuple[float, ...] = ()  # a weight of each layer, of models imported with one
 
@@ -118,44 +116,39 @@ class ELMoConfig:
         return sum(number for _, number in self.filters)
 
     def _validate(self) -> None:
-        def require(field: str, holds: bool, expected: str) -> None:
-            if not holds:
-                found = repr(getattr(self, field))
-                raise UserError(f"model configuration: {field} is {found}, expected {expected}.")
-
         for field in dataclasses.fields(self):
             if field.name not in ("filters", "mix"):
                 wanted = expected(field, getattr(self, field.name))
-                require(field.name, not wanted, wanted)
+                self._require(field.name, not wanted, wanted)
         known = self.alphabet != "bytes" or self.n_characters >= 262
-        require(
+        self._require(
             "n_characters", known or not self.reads_characters, "262 or more, for bytes and markers"
         )
         is_fixed = self.alphabet == "bytes" or self.max_characters == MAX_CHARS
-        require("max_characters", is_fixed, f"{MAX_CHARS}, which code points have")
-        require(
+        self._require("max_characters", is_fixed, f"{MAX_CHARS}, which code points have")
+        self._require(
             "vocab_size",
             not self.reads_words or self.vocab_size > 0,
             "the number of words (of a word table)",
         )
         are_few = isinstance(self.filters, list | tuple) and len(self.filters) <= 100
-        require(
+        self._require(
             "filters",
             are_few and all(self._is_filter(pair) for pair in self.filters),
             f"up to 100 pairs [width, number], widths up to {self.max_characters}",
         )
-        weights = self.mix if isinstance(self.mix, list | tuple) else [None]
-        are_numbers = all(type(weight) is float and abs(weight) < MAX_FLOAT for weight in weights)
-        require(
-            "mix",
-            are_numbers and len(weights) in (0, self.n_layers + 1),
-            f"{self.n_layers + 1} weights, or none",
-        )
-        require(
+        self._require("mix", self._is_mix(self.mix), f"{self.n_layers + 1} weights, or none")
+        self._require(
             "filters",
             not self.reads_characters or bool(self.filters),
             "at least one pair [width, number]",
         )
+
+    def _require(self, field: str, holds: bool, expected: str) -> None:
+        """Raise an error that names the field unless a condition holds."""
+        if not holds:
+            found = repr(getattr(self, field))
+            raise UserError(f"model configuration: {field} is {found}, expected {expected}.")
 
     def _is_filter(self, pair: object) -> bool:
         """Tell whether this is a width and a number of filters."""
@@ -163,6 +156,12 @@ class ELMoConfig:
             return False
         are_sizes = all(type(number) is int and 0 < number < MAX_SIZE for number in pair)
         return are_sizes and pair[0] <= self.max_characters
+
+    def _is_mix(self, weights: object) -> bool:
+        """Tell whether these are no weights, or one for each layer."""
+        if not isinstance(weights, list | tuple) or len(weights) not in (0, self.n_layers + 1):
+            return False
+        return all(type(weight) is float and abs(weight) < MAX_FLOAT for weight in weights)
 
 
 def differences(saved: Mapping, current: Mapping) -> dict[str, str]:

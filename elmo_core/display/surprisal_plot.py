@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from elmo_core.checks import describe, import_optional
 from elmo_core.display.terminal import printable, truncate
@@ -25,13 +25,24 @@ CHINESE_FONTS = (
 DPI = 110
 DARKEST = 16  # bits
 BLUE = (0x00 / 255, 0x72 / 255, 0xB2 / 255)
-WIDTH, LEFT, LINE = 10, 0.9, 0.3  # inches: of the picture, up to the first word, and of a line
+WIDTH = 10  # of the picture, in inches
+LEFT = 0.9  # inches up to the first word
+LINE = 0.3  # of a line, in inches
 LONGEST_WORD = 60  # columns
 ABOUT = (
     f"Shaded: surprisal, the darkest words have {DARKEST} bits or more. "
     "Forward: given the words before, backward: given those after. "
     "Dashed: outside the vocabulary, with the probability of all such words together."
 )
+
+
+class _Text(NamedTuple):
+    """A text of the picture. x, y: in inches, from the upper left. style: Matplotlib's."""
+
+    x: float
+    y: float
+    text: str
+    style: dict[str, Any]
 
 
 def plot_surprisal(path: str | Path, sentences: Sequence[Surprisals]) -> None:
@@ -61,8 +72,8 @@ def plot_surprisal(path: str | Path, sentences: Sequence[Surprisals]) -> None:
             raise UserError(f"{path}: expected a name that ends in .{', .'.join(sorted(formats))}.")
         placed, height = _lay_out(figure, sentences)
         figure.set_size_inches(WIDTH, height)
-        for x, top, text, style in placed:
-            figure.text(x=x / WIDTH, y=1 - top / height, s=text, **style)
+        for x, y, text, style in placed:
+            figure.text(x=x / WIDTH, y=1 - y / height, s=text, **style)
         with disk.atomic_write(path, "wb") as file:
             figure.savefig(file, format=format_name, dpi=DPI)
     if any("Glyph" in str(warning.message) for warning in caught):
@@ -72,47 +83,46 @@ def plot_surprisal(path: str | Path, sentences: Sequence[Surprisals]) -> None:
         )
 
 
-def _lay_out(
-    figure: Any, sentences: Sequence[Surprisals]
-) -> tuple[list[tuple[float, float, str, dict]], float]:
-    """Place the words line by line.
-
-    Returns texts at (x, y) from the upper left in inches, with their style, and the height that
-    they need.
-    """
+def _lay_out(figure: Any, sentences: Sequence[Surprisals]) -> tuple[list[_Text], float]:
+    """Place the words line by line. Returns texts, and the height in inches that they need."""
     measured = figure.text(0, 0, "")
 
     def width(text: str) -> float:
         measured.set_text(text)
         return measured.get_window_extent().width / DPI
 
-    placed = [(0.1, 0.2, ABOUT.replace(". ", ".\n", 1), {"fontsize": 8, "va": "top"})]
+    about = ABOUT.replace(". ", ".\n", 1)
+    placed = [_Text(x=0.1, y=0.2, text=about, style={"fontsize": 8, "va": "top"})]
     gap = width("nn")
     y = 0.9
     for records in sentences:
         for direction, words in _directions(records):
-            placed.append((0.1, y, direction, {"color": "gray", "va": "center"}))
+            placed.append(_Text(0.1, y, direction, {"color": "gray", "va": "center"}))
             x = LEFT
             for token, bits, known in words:
                 text = truncate(printable(token), LONGEST_WORD)
                 if x > LEFT and x + width(text) > WIDTH - 0.1:
                     x = LEFT
                     y += LINE
-                shade = 0.7 * min(1, bits / DARKEST)
-                mixed = [1 - shade * (1 - part) for part in BLUE]  # PostScript has no transparency
-                box = {
-                    "boxstyle": "square,pad=0.15",
-                    "facecolor": mixed,
-                    "edgecolor": "none" if known else "black",
-                    "linewidth": 0.8,
-                    "linestyle": "--",
-                }
-                placed.append((x, y, text, {"bbox": box, "va": "center"}))
+                placed.append(_Text(x, y, text, {"bbox": _box(bits, known), "va": "center"}))
                 x += width(text) + gap
             y += LINE
         y += LINE / 2
     measured.remove()
     return placed, y
+
+
+def _box(bits: float, known: bool) -> dict[str, Any]:
+    """Return the style of a word's box, which is darker the higher its surprisal is."""
+    shade = 0.7 * min(1, bits / DARKEST)
+    mixed = [1 - shade * (1 - part) for part in BLUE]  # PostScript has no transparency
+    return {
+        "boxstyle": "square,pad=0.15",
+        "facecolor": mixed,
+        "edgecolor": "none" if known else "black",
+        "linewidth": 0.8,
+        "linestyle": "--",
+    }
 
 
 def _directions(records: Surprisals) -> Iterator[tuple[str, list[tuple[str, float, bool]]]]:

@@ -67,6 +67,7 @@ class Encoder:
     pool: str | None
     layer_dim: int  # 2P
     dim: int  # of what is returned for each token
+    _oov_counter: OOVCounter
     batch_size = 128
     precision = "float32"
 

@@ -65,19 +65,20 @@ def split_arrays(values: Any) -> tuple[dict[str, np.ndarray], Any]:
     Also returns a copy of the values that has the paths in place of the arrays.
     """
     arrays: dict[str, np.ndarray] = {}
-
-    def replace(value: Any, path: str) -> Any:
-        if isinstance(value, np.ndarray):
-            arrays[path] = value
-            return {ARRAY: path}
-        if isinstance(value, Mapping):
-            return {key: replace(part, f"{path}/{key}") for key, part in value.items()}
-        if isinstance(value, list | tuple):
-            return [replace(part, f"{path}/{k}") for k, part in enumerate(value)]
-        return value
-
-    rest = replace(values, "")
+    rest = _move_arrays(values, "", arrays)
     return arrays, rest
+
+
+def _move_arrays(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
+    """Return a copy of a value without its arrays, which are added to `arrays` by their path."""
+    if isinstance(value, np.ndarray):
+        arrays[path] = value
+        return {ARRAY: path}
+    if isinstance(value, Mapping):
+        return {key: _move_arrays(part, f"{path}/{key}", arrays) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_move_arrays(part, f"{path}/{k}", arrays) for k, part in enumerate(value)]
+    return value
 
 
 def join_arrays(values: Any, arrays: Mapping[str, np.ndarray]) -> Any:

@@ -19,10 +19,7 @@ def load_word_vectors(path: str | Path, limit: int | None = None):
     """
     KeyedVectors = import_optional("gensim.models", "reading word vectors").KeyedVectors
 
-    path = user_path(path)
-    compressed = path.with_name(f"{path.name}.gz")
-    if compressed.is_file() and not path.exists():
-        path = compressed
+    path = _existing(user_path(path))
     check_input(path, "word vectors")
     binary = path.name.removesuffix(".gz").endswith(".bin")
     kind = "binary" if binary else "text"
@@ -39,10 +36,19 @@ def load_word_vectors(path: str | Path, limit: int | None = None):
         )
         if not vectors.vectors.size or not np.isfinite(vectors.vectors).all():
             raise ValueError("it has no words, no values, or values that are not finite")
-    repeated = len(vectors.index_to_key) - len(vectors.key_to_index)
-    if repeated:  # gensim leaves zero rows at the end
-        words = format_count(repeated, "repeated words")
+    n_repeated = len(vectors.index_to_key) - len(vectors.key_to_index)
+    if n_repeated:
+        words = format_count(n_repeated, "repeated words")
         log.warning(f"{path}: ignoring {words}, except the first of each.")
-        del vectors.index_to_key[-repeated:]
-        vectors.vectors = vectors.vectors[:-repeated]
+        # gensim leaves zero rows at the end
+        del vectors.index_to_key[-n_repeated:]
+        vectors.vectors = vectors.vectors[:-n_repeated]
     return vectors
+
+
+def _existing(path: Path) -> Path:
+    """Return the path of a file, or that of its compressed copy if only this exists."""
+    compressed = path.with_name(f"{path.name}.gz")
+    if compressed.is_file() and not path.exists():
+        return compressed
+    return path
