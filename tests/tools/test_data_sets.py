@@ -1,4 +1,4 @@
-"""download_data.sh against a local server: whole, broken, refused, wrong and repeated downloads."""
+"""download_data.sh against a local server: whole, broken, refused, wrong, repeated downloads."""
 
 import gzip
 import hashlib
