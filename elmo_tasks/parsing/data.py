@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -93,30 +93,35 @@ def read_conllu(path: str | Path, is_gold: bool = True) -> Iterator[Tree]:
     if not isinstance(path, str | Path):
         raise TypeError(f"found {describe(path)}, expected the name of a treebank in CoNLL-U.")
     disk.check_input(Path(path), "a treebank in CoNLL-U")
-    tree = None
-    for has_words, group in groupby(
-        enumerate(read_lines(Path(path)), 1), lambda pair: bool(pair[1].strip())
-    ):
-        if has_words:
-            yield (tree := _sentence(list(group), path, is_gold))
-    if not tree:
+    n_sentences = 0
+    lines: list[tuple[int, str]] = []  # of a sentence, with their numbers
+    for number, line in enumerate(chain(read_lines(Path(path)), [""]), 1):
+        if line.strip():
+            lines.append((number, line))
+        elif lines:
+            yield _sentence(lines, path, is_gold)
+            n_sentences += 1
+            lines = []
+    if not n_sentences:
         raise UserError(f"{path}: there is no sentence, expected CoNLL-U.")
 
 
 def _sentence(lines: list[tuple[int, str]], path: str | Path, is_gold: bool) -> Tree:
-    tree, places = Tree([], lines=[line for _, line in lines], where=f"{path}:{lines[0][0]}"), []
+    """The tree of a sentence's lines, which are numbered."""
+    first, _ = lines[0]
+    tree = Tree([], lines=[line for _, line in lines], where=f"{path}:{first}")
+    places: list[str] = []  # where each word is
     for number, line in lines:
-        where, columns = f"{path}:{number}", line.split("\t")
         if NOT_A_WORD.match(line):
             continue
-        if len(columns) != 10 or columns[0] != str(len(places) + 1) or not columns[FORM].strip():
-            blank = " or a blank line before ID 1" if places and columns[0] == "1" else ""
-            expected = f"10 columns with tabs, a word, ID {len(places) + 1}{blank}"
-            raise UserError(f"{where}: found {line!r:.60}, expected {expected}.")
+        where = f"{path}:{number}"
+        columns = line.split("\t")
+        _check_columns(columns, line, where, n_before=len(places))
         places.append(where)
         tree.tokens.append(re.sub(r"\s+", "_", check_text(columns[FORM], where, "word")))
         if is_gold:
-            head, label = columns[HEAD], columns[LABEL]
+            head = columns[HEAD]
+            label = columns[LABEL]
             if not head.isdecimal() or label in ("", "_"):
                 raise UserError(
                     f"{where}: HEAD is {head!r:.20}, DEPREL {label!r:.20}, expected both."
@@ -126,16 +131,32 @@ def _sentence(lines: list[tuple[int, str]], path: str | Path, is_gold: bool) -> 
             tree.tags.append(columns[UPOS])
     if not places:
         raise UserError(f"{tree.where}: the sentence has no words.")
-    if wrong := [k for k, head in enumerate(tree.heads) if head > len(places)]:
-        raise UserError(
-            f"{places[wrong[0]]}: HEAD is {tree.heads[wrong[0]]}; the sentence has {len(places)} words."
-        )
-    if is_gold and tree.heads.count(0) != 1:
-        raise UserError(
-            f"{tree.where}: the sentence has {tree.heads.count(0)} roots (HEAD 0), expected one."
-        )
-    if cycle := find_cycle([0, *tree.heads]):
-        raise UserError(
-            f"{places[cycle[0] - 1]}: the words {sorted(cycle)} are a cycle of heads, expected a tree."
-        )
+    if is_gold:
+        _check_arcs(tree, places)
     return tree
+
+
+def _check_columns(columns: list[str], line: str, where: str, n_before: int) -> None:
+    """Raise unless the columns are those of the next word. n_before: words before it."""
+    number = str(n_before + 1)
+    if len(columns) != 10 or columns[0] != number or not columns[FORM].strip():
+        expected = f"10 columns with tabs, a word, ID {number}"
+        if n_before and columns[0] == "1":
+            expected += " or a blank line before ID 1"
+        raise UserError(f"{where}: found {line!r:.60}, expected {expected}.")
+
+
+def _check_arcs(tree: Tree, places: list[str]) -> None:
+    """Raise unless the heads are those of a tree with one root. places: of the words."""
+    for head, where in zip(tree.heads, places, strict=True):
+        if head > len(places):
+            raise UserError(f"{where}: HEAD is {head}; the sentence has {len(places)} words.")
+    n_roots = tree.heads.count(0)
+    if n_roots != 1:
+        raise UserError(f"{tree.where}: the sentence has {n_roots} roots (HEAD 0), expected one.")
+    cycle = find_cycle([0, *tree.heads])
+    if cycle:
+        where = places[cycle[0] - 1]
+        raise UserError(
+            f"{where}: the words {sorted(cycle)} are a cycle of heads, expected a tree."
+        )

@@ -1,6 +1,7 @@
 """The parser's network: BiLSTMs and biaffine scores of arcs and labels (Dozat and Manning 2017).
 
-Letters: B sentences, T words, H of a BiLSTM in both directions, A and K dimensions of arcs and labels, R labels.
+Letters: B sentences, T words, H of a BiLSTM in both directions, A and K dimensions of arcs and
+labels, R labels.
 """
 
 from collections.abc import Sequence
@@ -40,11 +41,15 @@ class Biaffine(nn.Layer):
 
 
 def with_one(x: paddle.Tensor) -> paddle.Tensor:
+    """[x; 1]: (..., D + 1) of x (..., D)."""
     return paddle.concat([x, paddle.ones([*x.shape[:-1], 1], x.dtype)], axis=-1)
 
 
 class ParserNetwork(nn.Layer):
-    """Maps sentences to scores of arcs, labels and tags. Head 0 is the root, a vector that is trained."""
+    """Maps sentences to scores of arcs, labels and tags.
+
+    Head 0 is the root, a vector that is trained.
+    """
 
     def __init__(
         self,
@@ -54,31 +59,46 @@ class ParserNetwork(nn.Layer):
         tags: Sequence[str],
     ):
         super().__init__()
-        hidden, arc, label = settings.hidden_dim, settings.arc_dim, settings.label_dim
+        arc = settings.arc_dim
+        label = settings.label_dim
+        dim = 2 * settings.hidden_dim
         self.inputs = inputs
         self.recurrent = nn.LSTM(
-            inputs.dim, hidden, settings.n_layers, direction="bidirect", dropout=settings.dropout
+            inputs.dim,
+            settings.hidden_dim,
+            num_layers=settings.n_layers,
+            direction="bidirect",
+            dropout=settings.dropout,
         )
-        self.root = self.create_parameter([1, 1, 2 * hidden])
-        self.views = nn.LayerList(nn.Linear(2 * hidden, dim) for dim in (arc, arc, label, label))
-        self.arcs, self.labels = Biaffine(arc, 1), Biaffine(label, len(labels))
-        self.tags = nn.Linear(2 * hidden, len(tags)) if settings.with_tags else None
+        self.root = self.create_parameter([1, 1, dim])
+        # Of a word as dependent and as head of an arc, and as either for the arc's label.
+        self.views = nn.LayerList(nn.Linear(dim, size) for size in (arc, arc, label, label))
+        self.arcs = Biaffine(arc, 1)
+        self.labels = Biaffine(label, len(labels))
+        self.tags = nn.Linear(dim, len(tags)) if settings.with_tags else None
         self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, rows: Rows) -> tuple[paddle.Tensor, ...]:
-        """Words (B, T, H), scores (B, T, T + 1) of the heads 0 .. T, and for labels (B, T, K) and (B, T + 1, K)."""
+        """What the scores are computed from.
+
+        Returns the words (B, T, H), scores (B, T, T + 1) of the heads 0 .. T, and for labels the
+        words as dependents (B, T, K) and as heads 0 .. T (B, T + 1, K).
+        """
         x, _ = self.recurrent(self.inputs(rows).x, sequence_length=to_tensor(rows.lengths))
         x = self.dropout(x)
-        heads = paddle.concat([self.root.expand([x.shape[0], 1, x.shape[2]]), x], axis=1)
-        views = (
-            view(source) for view, source in zip(self.views, (x, heads, x, heads), strict=True)
-        )
-        arc, arc_head, label, label_head = (
-            self.dropout(nn.functional.leaky_relu(view, 0.1)) for view in views
-        )
+        root = self.root.expand([x.shape[0], 1, x.shape[2]])
+        heads = paddle.concat([root, x], axis=1)  # (B, T + 1, H)
+        arc = self._view(0, x)
+        arc_head = self._view(1, heads)
+        label = self._view(2, x)
+        label_head = self._view(3, heads)
         scores = paddle.matmul(self.arcs(arc).squeeze(2), with_one(arc_head), transpose_y=True)
-        mask = np.pad(1 - rows.mask, ((0, 0), (1, 0))) * MASKED
-        return x, scores + to_tensor(mask.astype(np.float32)).unsqueeze(1), label, label_head
+        padding = np.pad(1 - rows.mask, ((0, 0), (1, 0))) * MASKED  # (B, T + 1)
+        scores = scores + to_tensor(padding.astype(np.float32)).unsqueeze(1)
+        return x, scores, label, label_head
+
+    def _view(self, k: int, x: paddle.Tensor) -> paddle.Tensor:
+        return self.dropout(nn.functional.leaky_relu(self.views[k](x), 0.1))
 
     def label_scores(
         self, label: paddle.Tensor, label_head: paddle.Tensor, heads: np.ndarray
@@ -92,16 +112,15 @@ class ParserNetwork(nn.Layer):
     def loss(self, batch: Batch) -> paddle.Tensor:
         """Mean cross-entropy per word of heads, labels and tags, plus ELMo's penalty."""
         x, arcs, label, label_head = self(batch.rows)
-        pairs = [
-            (arcs, batch.heads),
-            (self.label_scores(label, label_head, batch.heads), batch.labels),
-        ]
-        pairs += [(self.tags(x), batch.tags)] if self.tags else []
-        weight = to_tensor(batch.rows.mask / batch.rows.mask.sum()).unsqueeze(-1)
-        losses = (
-            nn.functional.cross_entropy(x, to_tensor(gold), reduction="none") for x, gold in pairs
-        )
-        return (
-            sum((loss.reshape(weight.shape) * weight).sum() for loss in losses)
-            + self.inputs.penalty()
-        )
+        labels = self.label_scores(label, label_head, batch.heads)
+        weight = to_tensor(batch.rows.mask / batch.rows.mask.sum()).unsqueeze(-1)  # (B, T, 1)
+        loss = _mean_loss(arcs, batch.heads, weight) + _mean_loss(labels, batch.labels, weight)
+        if self.tags:
+            loss = loss + _mean_loss(self.tags(x), batch.tags, weight)
+        return loss + self.inputs.penalty()
+
+
+def _mean_loss(scores: paddle.Tensor, gold: np.ndarray, weight: paddle.Tensor) -> paddle.Tensor:
+    """The mean cross-entropy of scores (B, T, n) by gold (B, T). weight: (B, T, 1), of words."""
+    losses = nn.functional.cross_entropy(scores, to_tensor(gold), reduction="none")
+    return (losses.reshape(weight.shape) * weight).sum()
