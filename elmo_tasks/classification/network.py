@@ -1,10 +1,10 @@
 """The classifier's network: the inputs' vectors, a head, a layer of tanh, and classes.
 
-A pair of texts a and b becomes [a; b; |a - b|; a * b] after the head. The head `mean` reads the means of the inputs, which
-are computed once if they are fixed.
+A pair of texts a and b becomes [a; b; |a - b|; a * b] after the head. The head `mean` reads the
+means of the inputs, which are computed once if they are fixed.
 
-Letters: B texts, T tokens, D dimensions of the inputs, H of the head. Pairs are stacked, all first texts before all second
-ones: 2B rows.
+Letters: B texts, T tokens, D dimensions of the inputs, H of the head. Pairs are stacked, all first
+texts before all second ones: 2B rows.
 """
 
 from dataclasses import dataclass
@@ -34,12 +34,16 @@ class ClassifierNetwork(nn.Layer):
         self, settings: ClassifierSettings, inputs: TokenInputs, n_classes: int, pairs: bool
     ):
         super().__init__()
-        self.inputs, self.pairs, self.class_weights = inputs, pairs, None
+        self.inputs = inputs
+        self.pairs = pairs
+        # (classes,), set by a training whose settings ask for it.
+        self.class_weights: paddle.Tensor | None = None
         self.head = HEADS[settings.head](inputs.dim, settings.head_dim)
-        dim, hidden = self.head.dim * (4 if pairs else 1), settings.hidden_dim
-        self.hidden = nn.Linear(dim, hidden) if hidden else None
+        dim = 4 * self.head.dim if pairs else self.head.dim
+        hidden_dim = settings.hidden_dim  # 0: no hidden layer
+        self.hidden = nn.Linear(dim, hidden_dim) if hidden_dim else None
         self.dropout = nn.Dropout(settings.dropout)
-        self.output = nn.Linear(hidden or dim, n_classes)
+        self.output = nn.Linear(hidden_dim or dim, n_classes)
 
     def forward(self, rows: Rows) -> paddle.Tensor:
         """Logits (B, classes)."""
@@ -48,13 +52,13 @@ class ClassifierNetwork(nn.Layer):
         if self.pairs:
             a, b = x.chunk(2)
             x = paddle.concat([a, b, (a - b).abs(), a * b], axis=1)
-        x = paddle.tanh(self.hidden(x)) if self.hidden else x
+        if self.hidden is not None:
+            x = paddle.tanh(self.hidden(x))
         return self.output(self.dropout(x))
 
     def loss(self, batch: Batch) -> paddle.Tensor:
         """Mean cross-entropy, weighted by class if that has weights, plus ELMo's penalty."""
-        logits, labels = self(batch.rows), to_tensor(batch.labels)
-        return (
-            nn.functional.cross_entropy(logits, labels, weight=self.class_weights)
-            + self.inputs.penalty()
-        )
+        logits = self(batch.rows)
+        labels = to_tensor(batch.labels)
+        loss = nn.functional.cross_entropy(logits, labels, weight=self.class_weights)
+        return loss + self.inputs.penalty()

@@ -16,7 +16,6 @@ from elmo_tasks.settings import (
 )
 
 TUNED = "elmo_trainable or word_vectors_trainable"
-FORMATS = ("csv", "tsv", "json", "jsonl")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,12 +23,15 @@ class ClassifierSettings(TrainingSettings, WordSettings, ELMoSettings, TextSetti
     """Settings of a classifier: its data, its network, and their training."""
 
     data_format: Literal["", "csv", "tsv", "json", "jsonl"] = setting(
-        "", "of the files (default: by their ending)", choices=("", *FORMATS), group="data"
+        "",
+        "of the files (default: by their ending)",
+        choices=("", "csv", "tsv", "json", "jsonl"),
+        group="data",
     )
     columns: str | Sequence[str | int] | None = setting(
         None,
-        "names of the columns, or keys of JSON; or numbers, from 0, of a .tsv without a header (default: text,label,text2 "
-        "or other usual names)",
+        "names of the columns, or keys of JSON; or numbers, from 0, of a .tsv without a header "
+        "(default: text,label,text2 or other usual names)",
         of=LIST_OR_FILE,
         group="data",
         metavar="TEXT,LABEL[,TEXT2]",
