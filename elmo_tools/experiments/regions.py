@@ -1,4 +1,7 @@
-"""Regions: the surprisal of parts of an experiment's sentences; word frequencies and n-grams of a corpus."""
+"""Regions: the surprisal of parts of an experiment's sentences.
+
+Baselines for it are word frequencies and n-grams of a corpus.
+"""
 
 import csv
 from collections import Counter
@@ -19,50 +22,48 @@ from elmo_core.text.tokens import BOS, EOS
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_tools.experiments.kneser_ney import KneserNey, read_ids
 
-COLUMNS = "item", "condition", "region", "words"
-BASELINES = "log_frequency", "kneser_ney"
+COLUMNS = ("item", "condition", "region", "words")
+BASELINES = ("log_frequency", "kneser_ney")
 ORDER = 5  # of the n-grams
 
 
+class Region(NamedTuple):
+    """Words of a sentence as given, and the positions of their tokens."""
+
+    words: str
+    positions: list[int]
+
+
 class Item(NamedTuple):
-    """A sentence. regions: of each name, its words as given and the positions of its tokens; "" is not reported."""
+    """A sentence. regions: by name; the one named "" is not reported."""
 
     item: str
     condition: str
     tokens: list[str]
-    regions: dict[str, tuple[str, list[int]]]
+    regions: dict[str, Region]
+
+
+class _Row(NamedTuple):
+    """A row of the table, see COLUMNS."""
+
+    item: str
+    condition: str
+    region: str
+    words: str
 
 
 def read_items(path: Path, make_tokeniser: Callable[[list[str]], Tokeniser]) -> list[Item]:
-    """Read sentences from a table of item, condition (may be missing), region, by number or name, and words.
+    """Read sentences from a table of item, condition, region, by number or name, and words.
 
-    Successive rows of an item and condition are a sentence, and all of a region among them are this region.
-    make_tokeniser: of the sentences.
+    The condition may be missing. Successive rows of an item and condition are a sentence, and all
+    of a region among them are this region. make_tokeniser: of the sentences.
     """
-    table, rows = (
-        csv.DictReader((f"{line}\n" for line in read_lines(path)), delimiter="\t", strict=True),
-        [],
-    )
-    try:
-        table.fieldnames = [name.strip().lower() for name in table.fieldnames or ()]
-        if missing := {*COLUMNS} - {"condition", *table.fieldnames}:
-            raise csv.Error(f"no column {', '.join(sorted(missing))}")
-        for row in filter(lambda row: any(row.values()), table):
-            values = [row.get(name, "") for name in COLUMNS]
-            if None in row or any(x is None or "\n" in x for x in values):
-                raise csv.Error(f"found {list(row.values())}")
-            rows.append([*map(str.strip, values)])
-        if not rows:
-            raise csv.Error("no rows")
-    except csv.Error as error:
-        wanted = f"a header of {', '.join(COLUMNS)}, tabs between, quotation marks as in CSV"
-        raise UserError(f"{path}:{table.reader.line_num}: {error}. Expected {wanted}.") from error
-    parts = [
-        (names, [row[2:] for row in part]) for names, part in groupby(rows, lambda row: row[:2])
-    ]
-    tokenise = make_tokeniser([" ".join(words for _, words in part) for _, part in parts])
-    items = [_item(*names, part, tokenise) for names, part in parts]
-    for names, n in Counter(item[:2] for item in items).items():
+    groups = groupby(_read_rows(path), key=lambda row: (row.item, row.condition))
+    sentences = [list(rows) for _, rows in groups]
+    tokenise = make_tokeniser([_text(rows) for rows in sentences])
+    items = [_item(rows, tokenise) for rows in sentences]
+    counts = Counter((item.item, item.condition) for item in items)
+    for names, n in counts.items():
         if n > 1:
             raise UserError(
                 f"{path}: item, condition {names} is in {n} places. Put its rows together."
@@ -70,20 +71,59 @@ def read_items(path: Path, make_tokeniser: Callable[[list[str]], Tokeniser]) -> 
     return items
 
 
-def _item(item: str, condition: str, rows: Sequence[Sequence[str]], tokenise: Tokeniser) -> Item:
-    text = " ".join(words for _, words in rows)
-    tokens, ends = tokenise(text), np.cumsum([len(words) + 1 for _, words in rows])
-    row_of, regions = np.searchsorted(ends, token_offsets(tokens, text)[:, 0], side="right"), {}
-    for k, (name, words) in enumerate(rows):
-        before, positions = regions.get(name, ("", []))
-        regions[name] = (
-            f"{before} {words}".strip(),
-            positions + np.flatnonzero(row_of == k).tolist(),
-        )
-    if empty := [name for name, (_, positions) in regions.items() if name and not positions]:
-        raise UserError(
-            f"item {item!r}, condition {condition!r}: region {empty[0]!r} has no words. Leave it out."
-        )
+def _read_rows(path: Path) -> list[_Row]:
+    """Read the rows that are not blank."""
+    lines = (f"{line}\n" for line in read_lines(path))
+    table = csv.DictReader(lines, delimiter="\t", strict=True)
+    try:
+        table.fieldnames = [name.strip().lower() for name in table.fieldnames or ()]
+        missing = set(COLUMNS) - {"condition"} - set(table.fieldnames)
+        if missing:
+            raise csv.Error(f"no column {', '.join(sorted(missing))}")
+        rows = [_checked_row(record) for record in table if any(record.values())]
+        if not rows:
+            raise csv.Error("no rows")
+    except csv.Error as error:
+        wanted = f"a header of {', '.join(COLUMNS)}, tabs between, quotation marks as in CSV"
+        raise UserError(f"{path}:{table.reader.line_num}: {error}. Expected {wanted}.") from error
+    return rows
+
+
+def _checked_row(record: dict[str, str]) -> _Row:
+    """Check a row of the table, as `csv.DictReader` reads it."""
+    cells = [record.get(column, "") for column in COLUMNS]
+    # A row that is too long has the key None, and one that is too short the value None.
+    is_valid = None not in record and all(cell is not None and "\n" not in cell for cell in cells)
+    if not is_valid:
+        raise csv.Error(f"found {list(record.values())}")
+    return _Row._make(cell.strip() for cell in cells)
+
+
+def _text(rows: Sequence[_Row]) -> str:
+    return " ".join(row.words for row in rows)
+
+
+def _item(rows: Sequence[_Row], tokenise: Tokeniser) -> Item:
+    """Tokenise a sentence as a whole, and give each token to the row in which it begins."""
+    text = _text(rows)
+    tokens = tokenise(text)
+    begins = token_offsets(tokens, text)[:, 0]
+    ends = np.cumsum([len(row.words) + 1 for row in rows])  # each with the space after it
+    row_of = np.searchsorted(ends, begins, side="right")
+    regions: dict[str, Region] = {}
+    for number, row in enumerate(rows):
+        positions = np.flatnonzero(row_of == number).tolist()
+        before = regions.get(row.region, Region("", []))
+        words = f"{before.words} {row.words}".strip()
+        regions[row.region] = Region(words, before.positions + positions)
+    item = rows[0].item
+    condition = rows[0].condition
+    for name, region in regions.items():
+        if name and not region.positions:
+            raise UserError(
+                f"item {item!r}, condition {condition!r}: region {name!r} has no words. "
+                "Leave it out."
+            )
     return Item(item, condition, tokens, regions)
 
 
@@ -92,29 +132,49 @@ class Baselines:
 
     def __init__(self, corpus: Corpus, vocabulary: Vocabulary):
         corpus.count(vocabulary)  # raises if it has no words
-        self.counts = Counter(
-            word for path in corpus.paths for words in read_sentences(path) for word in words
-        )
-        self.total, self.vocabulary = self.counts.total(), vocabulary
+        self.counts: Counter[str] = Counter()
+        for path in corpus.paths:
+            for words in read_sentences(path):
+                self.counts.update(words)
+        self.total = self.counts.total()
+        self.vocabulary = vocabulary
         self.ngrams = KneserNey(read_ids(corpus, vocabulary), len(vocabulary), ORDER)
 
     def __call__(self, tokens: Sequence[str]) -> np.ndarray:
-        """The values (n, 2) of n words. Each is counted once more than it occurs, so that new words have a logarithm."""
+        """Return the values (n, 2) of n words.
+
+        Each is counted once more than it occurs, so that new words have a logarithm.
+        """
         frequencies = np.array([self.counts[token] + 1 for token in tokens]) / self.total
-        probabilities = self.ngrams.probabilities([self.vocabulary.ids([BOS, *tokens, EOS])])[:-1]
+        ids = self.vocabulary.ids([BOS, *tokens, EOS])
+        probabilities = self.ngrams.probabilities([ids])[:-1]  # without that of </S>
         return np.stack([np.log2(frequencies), -np.log2(probabilities)], axis=1)
 
 
 def region_rows(
     items: Sequence[Item], surprisals: Iterable[Surprisals], baselines: Baselines | None = None
-) -> Iterator[list]:
+) -> Iterator[list[str | int]]:
     """Yield a header, and for each region its sums over its words."""
-    yield [*COLUMNS, "forward", "backward", "unknown", *(BASELINES if baselines else ())]
+    header = [*COLUMNS, "forward", "backward", "unknown"]
+    yield [*header, *BASELINES] if baselines else header
     for item, records in zip(items, surprisals, strict=True):
-        values = baselines(item.tokens) if baselines else np.zeros((len(item.tokens), 0))
-        for name, (words, positions) in item.regions.items():
-            part = Surprisals(records[k] for k in positions)
-            sums = [f"{x:.6f}" for x in (*part.total(), *values[positions].sum(axis=0))]
+        values = baselines(item.tokens) if baselines else None
+        for name, region in item.regions.items():
+            if not name:
+                continue
+            part = Surprisals(records[k] for k in region.positions)
+            forward, backward = part.total()
             unknown = sum(not record.in_vocabulary for record in part)
-            if name:
-                yield [item.item, item.condition, name, words, *sums[:2], unknown, *sums[2:]]
+            row = [
+                item.item,
+                item.condition,
+                name,
+                region.words,
+                f"{forward:.6f}",
+                f"{backward:.6f}",
+                unknown,
+            ]
+            if values is not None:
+                sums = values[region.positions].sum(axis=0)
+                row.extend(f"{x:.6f}" for x in sums)
+            yield row
