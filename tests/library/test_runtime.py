@@ -52,9 +52,9 @@ def test_the_users_own_logging_works_and_other_libraries_stay_quiet():
 
 
 ALONE = "127.0.0.1:6000"
-CROWD = ",".join(
-    f"10.0.0.{host}:{port}" for host in (1, 2) for port in range(6000, 6000 + runtime.n_cores())
-)
+PORTS = range(6000, 6000 + runtime.n_cores())
+# two machines with a rank for each core
+CROWD = ",".join([f"10.0.0.1:{port}" for port in PORTS] + [f"10.0.0.2:{port}" for port in PORTS])
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,6 @@ CROWD = ",".join(
             },
             runtime.n_cores(),
         ),
-        # a rank for each core
         ({"PADDLE_TRAINER_ENDPOINTS": CROWD, "PADDLE_CURRENT_ENDPOINT": "10.0.0.2:6000"}, 1),
     ],
     ids=["user", "launcher", "ranks"],

@@ -36,8 +36,9 @@ def expected_surprisal(parameters, sentences: list[list[str]]) -> list[np.ndarra
             vectors = [reference.token_vectors(parameters, [first, *words])]
             outputs, h = reference.run_layers(parameters, direction, vectors, h)
             targets = [tiny.WORDS.index(w) if w in tiny.WORDS else UNK_ID for w in words]
-            places = zip([*positions, len(sentence)], outputs[-1][0], [*targets, last], strict=True)
-            for position, output, target in places:
+            positions.append(len(sentence))
+            targets.append(last)
+            for position, output, target in zip(positions, outputs[-1][0], targets, strict=True):
                 weight, bias = parameters.softmax
                 logits = weight @ output + bias
                 p = np.exp(logits - reference.logsumexp(logits))
