@@ -159,7 +159,8 @@ def ready_made_rows(models: Sequence[published.PublishedModel]) -> list[tuple[st
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:
     """Print rows in columns as wide as their widest cell."""
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    columns = list(zip(*rows, strict=True))
+    widths = [len(max(column, key=len)) for column in columns]
     for row in rows:
         cells = [f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)]
         print("  ".join(cells).rstrip())

@@ -243,10 +243,10 @@ def trained(args: argparse.Namespace, arm: str, seed: int) -> tuple[Any, Any]:
     for setting in args.set:
         name, _, text = setting.partition("=")
         values[name] = literal(text)
-    train, dev, test = (
-        read(args.data / name) if name else None
-        for read, name in zip(task.read, task.files, strict=True)
-    )
+    parts = []
+    for read, name in zip(task.read, task.files, strict=True):
+        parts.append(read(args.data / name) if name else None)
+    train, dev, test = parts
     data, labels = train if isinstance(train, tuple) else (train, None)
     settings = task.kind.settings_type(**values)
     return task.kind.train(data, labels, dev=dev, settings=settings), test
@@ -290,10 +290,9 @@ def parser_scores(model: Parser, test: Any) -> dict[str, np.ndarray]:
     for tree, predicted in zip(gold, model.predictions(gold), strict=True):
         shares.append(model.measure([tree], [predicted]).shares)
     words = np.array([len(tree.tokens) for tree in gold])
-    return {
-        name.upper(): ratio_contributions(words * [share[name] for share in shares], words)
-        for name in ("uas", "las")
-    }
+    uas = words * [share["uas"] for share in shares]
+    las = words * [share["las"] for share in shares]
+    return {"UAS": ratio_contributions(uas, words), "LAS": ratio_contributions(las, words)}
 
 
 def tagger_scores(task: str, model: Tagger, test: Any) -> dict[str, np.ndarray]:
@@ -346,10 +345,9 @@ def table(args: argparse.Namespace) -> Iterator[str]:
     """Yield each arm's mean and standard deviation over seeds, and what it adds to the baseline."""
     scores = read_scores(args.output)
     for measure in measures_of(scores):
-        means = {
-            arm: [float(run[measure].mean()) for run in runs.values()]
-            for arm, runs in scores.items()
-        }
+        means: dict[str, list[float]] = {}
+        for arm, runs in scores.items():
+            means[arm] = [float(run[measure].mean()) for run in runs.values()]
         static = [arm for arm in WITHOUT_CONTEXT if arm in means]
         baseline = args.against or max(static, key=lambda arm: np.mean(means[arm]), default=None)
         against = f"against {baseline}" if baseline else ""

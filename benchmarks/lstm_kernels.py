@@ -203,7 +203,10 @@ class LayerInputs(NamedTuple):
 
 def layer_inputs(P: int, H: int, lengths: list[int]) -> LayerInputs:
     """Random inputs for sentences of these lengths, longest first."""
-    batch_sizes = [sum(length > step for length in lengths) for step in range(max(lengths))]
+    batch_sizes = []
+    for step in range(max(lengths)):
+        active = [length for length in lengths if length > step]
+        batch_sizes.append(len(active))
     M = sum(batch_sizes)
     B = len(lengths)
     generator = torch.Generator().manual_seed(M)

@@ -101,8 +101,11 @@ def choose_language(lang: str, texts: Iterable[str], words: Sequence[str] = ()) 
 
 def is_raw(texts: Sequence[str]) -> bool:
     """Tell whether texts seem to be raw, not tokens separated by white space."""
-    tokens = [token for text in texts[:SAMPLE] for token in text.split()]
-    return _has_attached_marks(texts[:SAMPLE]) or _phrase_length(tokens) > LONGEST_WORD
+    sample = texts[:SAMPLE]
+    tokens: list[str] = []
+    for text in sample:
+        tokens.extend(text.split())
+    return _has_attached_marks(sample) or _phrase_length(tokens) > LONGEST_WORD
 
 
 def _has_attached_marks(texts: Sequence[str]) -> bool:

@@ -32,7 +32,10 @@ def _either_way(pairs: Iterable[Sequence[str]]) -> dict[str, list[str]]:
 def _keyboard() -> dict[str, list[str]]:
     """Map each letter to those on the keys that touch its own, those of the same row first."""
     near = defaultdict(list)
-    tables = [_either_way(pair for row in ROWS for pair in pairwise(row))]
+    side_by_side: list[tuple[str, str]] = []
+    for row in ROWS:
+        side_by_side.extend(pairwise(row))
+    tables = [_either_way(side_by_side)]
     for upper, lower in pairwise(ROWS):
         straight = zip(upper, lower, strict=False)
         oblique = zip(upper[1:], lower, strict=False)
@@ -40,8 +43,9 @@ def _keyboard() -> dict[str, list[str]]:
     for table in tables:
         for key, keys in table.items():
             near[key] += keys
-    capitals = {key.upper(): [other.upper() for other in keys] for key, keys in near.items()}
-    return dict(near) | capitals
+    for key in list(near):
+        near[key.upper()] = [other.upper() for other in near[key]]
+    return dict(near)
 
 
 KEYS = _keyboard()

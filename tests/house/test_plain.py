@@ -31,6 +31,11 @@ def fault(node: ast.AST) -> str | None:
     """The rule that a node breaks, if any."""
     if isinstance(node, ast.NamedExpr):
         return "a walrus"
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "map":
+        return "map(), where a comprehension says it"
+    is_union = isinstance(node, ast.AugAssign) and isinstance(node.op, ast.BitOr)
+    if is_union and isinstance(node.value, ast.Dict | ast.DictComp):
+        return "a dictionary is built in several statements"
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
         value = node.value
         if isinstance(value, ast.GeneratorExp):
@@ -104,6 +109,8 @@ def test_each_rule_is_noticed():
         "if a := f(): pass",
         "a = 1 if b else 2 if c else 3",
         "a = 's' * (n > 1)",
+        "a = list(map(str, b))",
+        "a |= {'b': 1}",
     ]
     for line in broken:
         assert any(fault(node) for node in ast.walk(ast.parse(line))), line
