@@ -1,5 +1,5 @@
-"""docs/coming-from.md: each example computes what the old code computes, here from the float64
-reference.
+"""docs/coming-from.md: each example of another ELMo computes what the old code computes, here from
+the float64 reference; those of other libraries compute what their variables are named after.
 """
 
 import re
@@ -92,3 +92,39 @@ def test_simple_elmos_averages(example):
     space, layers = example("simple_elmo")
     means = [array.mean(axis=(0, 1)) for array in layers]
     assert_close(space["means"], [mean / np.linalg.norm(mean) for mean in means])
+
+
+def test_the_hidden_states_of_transformers(example):
+    space, layers = example("Hugging Face transformers")
+    assert_close(space["last_hidden_state"], [array[2] for array in layers])
+    first, second = (offsets.tolist() for offsets in space["offset_mapping"])
+    assert first == [[0, 3], [4, 9], [10, 18], [18, 19]]
+    assert second == [[0, 6], [7, 10], [10, 11]]
+
+
+def test_the_embeddings_of_sentence_transformers(example):
+    space, layers = example("sentence-transformers")
+    means = np.array([array.mean(axis=(0, 1)) for array in layers])
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    assert_close(space["embeddings"], means)
+    assert_close(space["similarity"], means @ means.T)
+
+
+def test_the_heads_of_spacy(example, capsys):
+    example("spaCy")
+    first, second = capsys.readouterr().out.splitlines()
+    assert "('The', 'room'), ('room', 'quiet')" in first and "('quiet', 'ROOT')" in first
+    assert "('It', 'rained'), ('rained', 'ROOT')" in second
+
+
+def test_the_conllu_of_stanza():
+    spacy, stanza = (
+        re.search(rf"^## {name}.*?^```python\n(.*?)^```", PAGE, re.M | re.S)[1]
+        for name in ("spaCy", "stanza")
+    )
+    space = {}
+    exec(spacy, space)
+    exec(stanza, space)
+    rows = [line.split("\t") for line in space["conllu"].splitlines() if line[:1].isdigit()]
+    roots = [row[1] for row in rows if row[7] == "root"]
+    assert roots == ["quiet", "rained"]
