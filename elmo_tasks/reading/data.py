@@ -30,7 +30,7 @@ WITHOUT_ANSWER = "questions without an answer"
 NOT_IN_PASSAGE = "answers that are not in their passage"
 MOVED = "answers moved to where their text occurs"
 FAULTS = (WITHOUT_WORDS, WITHOUT_ANSWER, NOT_IN_PASSAGE, MOVED)
-NO_ANSWER = -1, -1  # the span of a question that its window does not answer
+NO_ANSWER = (-1, -1)  # the span of a question that its window does not answer
 EXPECTED = "passages and questions in the JSON of SQuAD, or as Hugging Face's datasets has them"
 
 
@@ -62,6 +62,7 @@ class Passage:
 
     @property
     def texts(self) -> list[Text]:
+        """The passage and the questions, as tokens."""
         return [self.content] + [question.content for question in self.questions]
 
     def span(self, question: Question) -> tuple[int, int] | None:
@@ -171,7 +172,8 @@ def _set_answers(
 
 def _answers(value: Mapping[str, Any], where: str) -> list[Any]:
     """A question's answers, as SQuAD has them: objects of text and answer_start."""
-    if value.get("is_impossible") in (True,):  # also NumPy's True; but no text
+    # Equal to True, as NumPy's is, rather than truthy, as the text "false" is.
+    if value.get("is_impossible") in (True,):
         return []
     answers = _field(value, "answers", list | dict, where)
     if isinstance(answers, list):
@@ -195,9 +197,10 @@ def _items(values: Any, name: str, what: str, where: str) -> Iterator[Record]:
 
 
 def _field(values: Any, name: str, kind: Any, where: str) -> Any:
+    """The value of a key of an object, which is of this kind. where: the object's position."""
     value = values.get(name) if isinstance(values, Mapping) else None
     if not isinstance(value, kind):
-        found = f"{name!r} is {value!r:.60}" if value is not None else f"{name!r} is missing"
+        found = f"{name!r} is missing" if value is None else f"{name!r} is {value!r:.60}"
         raise UserError(f"{where}: {found}, expected {EXPECTED}.")
     return value
 

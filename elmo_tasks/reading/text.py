@@ -34,10 +34,11 @@ class Text:
 
     @classmethod
     def from_string(cls, text: str, tokeniser: Tokeniser) -> "Text":
+        """Tokenise a text. A sentence does not cross the end of its line."""
         sentences = []
         offsets = []  # of each line's tokens
         begin = 0
-        for line in text.split("\n"):  # a sentence ends with its line
+        for line in text.split("\n"):
             in_line = [tuple(tokens) for tokens in tokeniser.sentences(line)]
             tokens = list(chain.from_iterable(in_line))
             sentences += in_line
@@ -130,8 +131,10 @@ def span_scores(logits: np.ndarray, longest: int) -> np.ndarray:
     that end with token t, the longest first; -inf: the span would begin before the text.
     """
     firsts, lasts = logits
-    padded = np.concatenate([np.full(longest - 1, -np.inf, logits.dtype), firsts])
-    return np.lib.stride_tricks.sliding_window_view(padded, longest) + lasts[:, None]
+    before_the_text = np.full(longest - 1, -np.inf, logits.dtype)
+    padded = np.concatenate([before_the_text, firsts])
+    of_firsts = np.lib.stride_tricks.sliding_window_view(padded, longest)  # (T, longest)
+    return of_firsts + lasts[:, None]
 
 
 def best_answers(
@@ -148,9 +151,10 @@ def best_answers(
         total = np.logaddexp(total, no_answer)
     answers: dict[str, Answer] = {}
     while len(answers) < k and np.isfinite(scores.max()):
-        best_place = int((scores >= scores.max() - TIE).argmax())
-        last, column = divmod(best_place, longest)
-        begin, end = text.char_span(last - longest + 1 + column, last)
+        first_of_the_best = int((scores >= scores.max() - TIE).argmax())  # in reading order
+        last, column = divmod(first_of_the_best, longest)
+        first = last - longest + 1 + column
+        begin, end = text.char_span(first, last)
         probability = float(np.exp(scores[last, column] - total))
         answer = Answer(text.text[begin:end], begin, end, probability)
         answers.setdefault(answer.text, answer)  # of equal texts, the best

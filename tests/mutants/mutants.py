@@ -1495,8 +1495,8 @@ TASKS = [
     Mutant(
         name="answers-of-the-longest-length",
         file="elmo_tasks/reading/text.py",
-        old="padded = np.concatenate([np.full(longest - 1, -np.inf, logits.dtype), firsts])",
-        new="padded = np.concatenate([np.full(longest - 1, firsts[0], logits.dtype), firsts])",
+        old="before_the_text = np.full(longest - 1, -np.inf, logits.dtype)",
+        new="before_the_text = np.full(longest - 1, firsts[0], logits.dtype)",
         tests="tests/tasks/test_reading_text.py::test_the_best_spans_are_those_of_an_enumeration",
     ),
     Mutant(
