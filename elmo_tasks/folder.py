@@ -1,8 +1,11 @@
-"""The folder of a trained model, which holds the old model or the new one, whole, at every moment of a save.
+"""The folder of a trained model.
+
+It holds the old model or the new one, whole, at every moment of a save.
 
 FOLDER/
-  config.json                       the task, its settings, its parts, and the names of the next two
-  model-1a2b3c4d5e6f.safetensors    the weights, of ELMo only if it was tuned; word vectors; long lists
+  config.json                       the task, its settings, its parts, the names of the next two
+  model-1a2b3c4d5e6f.safetensors    the weights, of ELMo only if it was tuned; word vectors;
+                                    long lists
   elmo-1a2b3c4d5e6f/                a copy of its ELMo, unless that is a bundled or published model
   README.md                         the model card
   training-1.safetensors, .lock     of a training that is not complete
@@ -30,16 +33,22 @@ from elmo_core.weights import checkpoint, published
 from elmo_tasks.inputs import PretrainedELMo
 
 FORMAT = 2
-CONFIG, CARD, LOCK = "config.json", "README.md", ".lock"
-WEIGHTS, ELMO = "weights", "elmo"  # keys of config.json
+CONFIG = "config.json"
+CARD = "README.md"
+LOCK = ".lock"
+WEIGHTS = "weights"  # a key of config.json
+ELMO = "elmo"  # a key of config.json
 WEIGHTS_FILE = re.compile(r"model-[0-9a-f]{12}\.safetensors")
 ELMO_FOLDER = re.compile(r"elmo-[0-9a-f]{12}")
-SAVED_FIRST = re.compile(f"{WEIGHTS_FILE.pattern}|{ELMO_FOLDER.pattern}")  # before config.json
+# What a save writes before config.json.
+SAVED_FIRST = re.compile(f"{WEIGHTS_FILE.pattern}|{ELMO_FOLDER.pattern}")
 STATE = "training-{}.safetensors"  # of each phase of a training
 STATE_FILE = re.compile(r"training-(\d+)\.safetensors")
 NAMES = rf"{CONFIG}|{CARD}|{STATE_FILE.pattern}|{WEIGHTS_FILE.pattern}|{ELMO_FOLDER.pattern}"
-TEMPORARY = re.compile(rf"\.({NAMES})\.[0-9a-f]{{16}}\.tmp")  # left by a save that was killed
-SIGNATURE = "\n<!-- Written with the model, and replaced with it unless edited: "  # and a digest
+# What a save that was killed leaves.
+TEMPORARY = re.compile(rf"\.({NAMES})\.[0-9a-f]{{16}}\.tmp")
+# The last line of a card, before a digest.
+SIGNATURE = "\n<!-- Written with the model, and replaced with it unless edited: "
 
 
 def read_config(folder: Path) -> dict[str, Any] | None:
@@ -50,16 +59,16 @@ def read_config(folder: Path) -> dict[str, Any] | None:
     values = disk.read_json(path, "the settings of a trained model")
     if not isinstance(values.get("task"), str):
         return None
-    if values.get("format_version") != FORMAT:
-        found = f"{path}: format_version is {values.get('format_version')!r:.20}, expected {FORMAT}"
+    version = values.get("format_version")
+    if version != FORMAT:
         raise UserError(
-            f"{found}. It is of another version of the library: train again, in a new folder."
+            f"{path}: format_version is {version!r:.20}, expected {FORMAT}. "
+            "It is of another version of the library: train again, in a new folder."
         )
+    weights = values.get(WEIGHTS)
+    if not WEIGHTS_FILE.fullmatch(str(weights)):
+        raise UserError(f"{path}: {WEIGHTS} is {weights!r:.60}, expected the name of a file.")
     source = values.get(ELMO)
-    if not WEIGHTS_FILE.fullmatch(str(values.get(WEIGHTS))):
-        raise UserError(
-            f"{path}: {WEIGHTS} is {values.get(WEIGHTS)!r:.60}, expected the name of a file."
-        )
     is_name = isinstance(source, str) and source in published.table()
     if source is not None and not is_name and not is_copy(source):
         raise UserError(
@@ -87,21 +96,22 @@ def write(
     pretrained: PretrainedELMo | None,
     card: str,
 ) -> None:
-    """Save a model in its locked folder; then remove the one that it replaces, and the states of its training."""
+    """Save a model in its locked folder.
+
+    Then remove the model that it replaces, and the states of its training.
+
+    values: of config.json, but for the names of its weights and its ELMo. tensors: the weights.
+    """
     source = None
     if pretrained:
         source = pretrained.name or f"elmo-{_elmo_digest(pretrained)}"
-    values = {**values, ELMO: source, WEIGHTS: f"model-{_digest(tensors)}.safetensors"}
+    weights = f"model-{_digest(tensors)}.safetensors"
+    config = {**values, ELMO: source, WEIGHTS: weights}
     try:
-        if is_copy(source) and not checkpoint.exists(folder / source):
-            if (folder / source).exists():
-                raise UserError(f"{folder / source} holds other files. Move them.")
-            weights = weights_of(pretrained.bilm)
-            checkpoint.save_model(
-                folder / source, pretrained.bilm.config, weights, _vocabulary(pretrained)
-            )
-        write_tensors(folder / values[WEIGHTS], tensors)
-        disk.write_json(folder / CONFIG, values, indent=1, ensure_ascii=False)
+        if is_copy(source):
+            _write_elmo(folder / source, pretrained)
+        write_tensors(folder / weights, tensors)
+        disk.write_json(folder / CONFIG, config, indent=1, ensure_ascii=False)
     finally:
         _remove_unnamed(folder)
     for state in states(folder):
@@ -109,8 +119,21 @@ def write(
     _write_card(folder / CARD, card)
 
 
+def _write_elmo(folder: Path, pretrained: PretrainedELMo) -> None:
+    """Write a copy of an ELMo, unless the folder, whose name has its digest, holds it."""
+    if checkpoint.exists(folder):
+        return
+    if folder.exists():
+        raise UserError(f"{folder} holds other files. Move them.")
+    bilm = pretrained.bilm
+    checkpoint.save_model(folder, bilm.config, weights_of(bilm), _vocabulary(pretrained))
+
+
 def _remove_unnamed(folder: Path) -> None:
-    """Remove weights and copies of an ELMo that config.json does not name: replaced, or left by a killed save."""
+    """Remove weights and copies of an ELMo that config.json does not name.
+
+    They were replaced, or left by a killed save.
+    """
     values = read_config(folder) or {}
     for path in folder.iterdir():
         if path.is_symlink() or path.name in (values.get(WEIGHTS), values.get(ELMO)):
@@ -125,10 +148,11 @@ def _vocabulary(pretrained: PretrainedELMo) -> Vocabulary | None:
     """The vocabulary of an ELMo, also of one that reads characters only, if its words are known."""
     if pretrained.vocabulary or not pretrained.words:
         return pretrained.vocabulary
-    return Vocabulary([*SPECIAL_TOKENS, *pretrained.words])
+    return Vocabulary(list(SPECIAL_TOKENS) + list(pretrained.words))
 
 
 def _digest(tensors: Mapping[str, np.ndarray]) -> str:
+    """12 hexadecimal digits of the content of tensors, and of their names."""
     parts = []
     for name, tensor in tensors.items():
         parts.append(f"{name} {tensor.dtype} {tensor.shape}".encode())
@@ -137,6 +161,7 @@ def _digest(tensors: Mapping[str, np.ndarray]) -> str:
 
 
 def _elmo_digest(pretrained: PretrainedELMo) -> str:
+    """The digest of an ELMo's weights, configuration and words."""
     description = json.dumps([pretrained.bilm.config.to_dict(), list(pretrained.words)])
     content = np.frombuffer(description.encode(), np.uint8)
     return _digest({"description": content, **weights_of(pretrained.bilm)})
@@ -179,6 +204,7 @@ def states(folder: Path) -> list[Path]:
 
 
 def phase_of(state: Path) -> int:
+    """The number of the phase of a training whose state a file holds."""
     return int(STATE_FILE.fullmatch(state.name)[1])
 
 
@@ -203,7 +229,10 @@ def locked(
 
 
 def check(folder: Path, task: str, overwrite: bool, resume: bool = False) -> None:
-    """Raise unless the folder is new, empty, or has a model of this kind, or its training, to replace or resume."""
+    """Raise unless a model can be trained or saved in the folder.
+
+    It is new or empty, or has a model of this kind, or its training, to replace or resume.
+    """
     advice = "Name a new folder, or an empty one."
     if folder.exists() and not folder.is_dir():
         raise UserError(f"`save_dir` {folder} is a file. {advice}")
@@ -220,16 +249,25 @@ def check(folder: Path, task: str, overwrite: bool, resume: bool = False) -> Non
                 f"`save_dir` {folder} holds {join_names(others, 3)}, and no {task}. {advice}"
             )
     elif not overwrite and not resume:
-        what = f"a {task}, which `overwrite=True` replaces"
         if is_training:
-            what = "an interrupted training: continue it with the same settings and `resume=True`, "
-            what += "or start again with `overwrite=True`"
+            what = (
+                "an interrupted training: continue it with the same settings and `resume=True`, "
+                "or start again with `overwrite=True`"
+            )
+        else:
+            what = f"a {task}, which `overwrite=True` replaces"
         raise UserError(f"`save_dir` {folder} already holds {what}; or name another folder.")
 
 
 def _visible_files(folder: Path) -> list[Path]:
-    """The files of others that are not hidden; a killed first save leaves weights without a config.json."""
+    """The files of others that are not hidden.
+
+    Weights and copies of an ELMo are ours: a killed first save leaves them without a config.json.
+    """
     if not folder.exists():
         return []
-    paths = (path for path in folder.iterdir() if not path.name.startswith("."))
-    return sorted(path for path in paths if not SAVED_FIRST.fullmatch(path.name))
+    found = []
+    for path in folder.iterdir():
+        if not path.name.startswith(".") and not SAVED_FIRST.fullmatch(path.name):
+            found.append(path)
+    return sorted(found)
