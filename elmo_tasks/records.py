@@ -1,10 +1,15 @@
-"""Records of users' data: files whose ending names their format, and tables and lists of dictionaries in Python.
+"""Records of users' data.
 
-.csv           columns separated by commas, names in the first line, fields in quotes where they need them
-.tsv           columns separated by tabs, quotes are characters; names in the first line if they are known ones
+They are in files whose ending names their format, or in tables and lists of dictionaries in Python.
+
+.csv           columns separated by commas, names in the first line, fields in quotes where they
+               need them
+.tsv           columns separated by tabs, quotes are characters; names in the first line if they are
+               known ones
 .json, .jsonl  objects: in an array, or one per line
 
-Each file may also end in .gz. A record is a dictionary, with its position, which error messages name.
+Each file may also end in .gz. A record is a dictionary, with its position, which error messages
+name.
 """
 
 import csv
@@ -26,12 +31,8 @@ from elmo_core.text.text_files import MAX_LINE, parse_json, read_lines
 Record = tuple[str, Mapping[str, Any]]  # a position, and the values by name
 FORMATS = "a file that ends in .csv, .tsv, .json or .jsonl, or set `data_format`"
 SPREADSHEETS = ("xlsx", "xls", "xlsm", "ods", "et")  # the last one is WPS's
-SEPARATORS = {
-    ";": "semicolons",
-    "\t": "tabs",
-    "|": "bars",
-    "，": "full-width commas",
-}  # instead of commas
+# What may separate columns instead of commas.
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", "，": "full-width commas"}
 UNSAVABLE = re.compile("[\0\ud800-\udfff]")  # NUL, and halves of surrogate pairs
 
 
@@ -51,13 +52,16 @@ def read_records(
 ) -> Iterator[Record]:
     """Yield the records of a file.
 
-    names: of columns, which show that the first line of a .tsv is its header. format_name: if not that of the ending.
-    unnamed: names of the columns of a .tsv without a header; if it has more columns, these have numbers, from 0.
+    names: of columns, which show that the first line of a .tsv is its header.
+    format_name: if not that of the ending.
+    unnamed: names of the columns of a .tsv without a header; if it has more columns, these have
+    numbers, from 0.
     """
     disk.check_input(path, "data in CSV, TSV or JSON")
     format_name = format_name or ending(path)
     if format_name in ("json", "jsonl"):
-        for where, value in _read_values(path, format_name == "json"):
+        values = _json_values if format_name == "json" else _json_lines
+        for where, value in values(path, read_lines(path)):
             if not isinstance(value, dict):
                 raise UserError(f"{where}: found {value!r:.60}, expected a JSON object.")
             yield where, value
@@ -72,26 +76,31 @@ def read_records(
         raise UserError(f"{path}: expected {FORMATS}.")
 
 
-def _read_values(path: Path, is_one: bool) -> Iterator[tuple[str, Any]]:
-    """Yield the items of an array or, unless the whole file is one value, the values of lines."""
-    lines, more = read_lines(path), ""
-    if is_one:
-        lines = list(lines)
-        try:
-            value = parse_json("\n".join(lines))
-            items = enumerate(value if isinstance(value, list) else [value], 1)
-            yield from ((f"{path}: object {k}", item) for k, item in items)
-            return
-        except ValueError as error:  # an object per line, in a file that is called .json
-            more = f" or one array or object ({error})"
+def _json_values(path: Path, lines: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the items of an array, or the only value; or else the values of lines."""
+    lines = list(lines)
+    try:
+        value = parse_json("\n".join(lines))
+    except ValueError as error:  # an object per line, in a file that is called .json
+        yield from _json_lines(path, lines, f" or one array or object ({error})")
+        return
+    items = value if isinstance(value, list) else [value]
+    for k, item in enumerate(items, 1):
+        yield f"{path}: object {k}", item
+
+
+def _json_lines(path: Path, lines: Iterable[str], or_else: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of lines. or_else: what else the file could have been, for messages."""
     for k, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                yield f"{path}:{k}", parse_json(line)
-            except ValueError as error:
-                raise UserError(
-                    f"{path}:{k}: invalid JSON ({error}), expected an object per line{more}."
-                ) from error
+        if not line.strip():
+            continue
+        try:
+            value = parse_json(line)
+        except ValueError as error:
+            raise UserError(
+                f"{path}:{k}: invalid JSON ({error}), expected an object per line{or_else}."
+            ) from error
+        yield f"{path}:{k}", value
 
 
 def _read_csv(path: Path) -> Iterator[Record]:
@@ -99,16 +108,17 @@ def _read_csv(path: Path) -> Iterator[Record]:
     where, header = next(rows, ("", []))
     if len(header) == 1:
         _check_separator(path, where, header[0])
-    yield from _with_names(
-        rows, header, where, "A field that has commas needs double quotes around it."
-    )
+    advice = "A field that has commas needs double quotes around it."
+    yield from _with_names(rows, header, where, advice)
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[str, list[str]]]:
     csv.field_size_limit(MAX_LINE)  # by default 128 KB, less than a long text
     reader = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True)
     try:
-        yield from ((f"{path}:{reader.line_num}", row) for row in reader if row)
+        for row in reader:
+            if row:
+                yield f"{path}:{reader.line_num}", row
     except csv.Error as error:
         raise UserError(
             f"{path}:{reader.line_num}: this is not CSV ({error}). Double quotes within quotes."
@@ -119,33 +129,47 @@ def _check_separator(path: Path, where: str, header: str) -> None:
     """Raise if other characters than commas separate the names of a header."""
     for separator, name in SEPARATORS.items():
         if separator in header:
-            convert = (
-                f"pandas.read_csv({path.name!r}, sep={separator!r}).to_csv('data.csv', index=False)"
-            )
-            found = f"the columns are separated by {name}, expected commas"
+            reading = f"pandas.read_csv({path.name!r}, sep={separator!r})"
             raise UserError(
-                f"{where}: {found}. Convert the file, for instance in Python: {convert}"
+                f"{where}: the columns are separated by {name}, expected commas. "
+                "Convert the file, for instance in Python: "
+                f"{reading}.to_csv('data.csv', index=False)"
             )
 
 
 def _read_tsv(path: Path, names: Sequence[str], unnamed: Sequence[str]) -> Iterator[Record]:
-    lines = enumerate(read_lines(path), 1)
-    rows = ((f"{path}:{k}", line.split("\t")) for k, line in lines if line.strip())
+    """Yield the rows. The first one is the header if it has one of the names."""
+    rows = _tsv_rows(path)
     where, first = next(rows, ("", []))
+    if not first:
+        return
     header = [name.strip() for name in first]
-    if not set(map(str.lower, header)) & set(map(str.lower, names)):
-        rows = chain([(where, first)] if first else [], rows)
-        where = ""
+    known = {name.lower() for name in names}
+    if any(name.lower() in known for name in header):
+        header_at = where
+    else:
+        rows = chain([(where, first)], rows)
         header = list(unnamed[: len(first)])
         if len(first) > len(unnamed):
-            header = list(map(str, range(len(first))))
-    yield from _with_names(rows, header, where, "Tabs separate columns: a text must not have any.")
+            header = [str(k) for k in range(len(first))]
+        header_at = ""
+    advice = "Tabs separate columns: a text must not have any."
+    yield from _with_names(rows, header, header_at, advice)
+
+
+def _tsv_rows(path: Path) -> Iterator[tuple[str, list[str]]]:
+    for k, line in enumerate(read_lines(path), 1):
+        if line.strip():
+            yield f"{path}:{k}", line.split("\t")
 
 
 def _with_names(
     rows: Iterable[tuple[str, list[str]]], header: Sequence[str], header_at: str, advice: str
 ) -> Iterator[Record]:
-    """Yield rows as dictionaries. header_at: the header's position. advice: on rows of other lengths."""
+    """Yield rows as dictionaries.
+
+    header_at: the header's position. advice: on rows of other lengths.
+    """
     names = [name.strip() for name in header]
     if len(set(names)) != len(names):
         raise UserError(f"{header_at}: found the header {header}, expected names that differ.")
@@ -154,7 +178,7 @@ def _with_names(
             raise UserError(
                 f"{where}: found {len(row)} columns, but {len(names)} in the first line. {advice}"
             )
-        record = Row(zip(names, map(str.strip, row), strict=True))
+        record = Row({name: value.strip() for name, value in zip(names, row, strict=True)})
         record.header = header_at
         yield where, record
 
@@ -165,7 +189,10 @@ def header_position(record: Mapping[str, Any], where: str) -> str:
 
 
 def is_table(data: Any) -> bool:
-    """Whether data has named columns: a DataFrame, a `datasets.Dataset`, or a list of dictionaries."""
+    """Whether data has named columns.
+
+    It is a DataFrame, a `datasets.Dataset`, or a list of dictionaries.
+    """
     if isinstance(data, list | tuple):
         return len(data) > 0 and isinstance(data[0], Mapping)
     return hasattr(data, "columns") or hasattr(data, "column_names")
@@ -176,35 +203,42 @@ def table_records(data: Any, name: str) -> Iterator[Record]:
 
     Labels that a `datasets.Dataset` stores as integers get their names.
     """
-    rows = (
-        data.to_dict("records")
-        if hasattr(data, "iloc")
-        else data.to_dicts()
-        if hasattr(data, "to_dicts")
-        else data
-    )
     label_names = _label_names(data)
-    for k, row in enumerate(rows):
+    for k, row in enumerate(_table_rows(data)):
         if not isinstance(row, Mapping):
             raise TypeError(
-                f"`{name}`, row {k}: found {describe(row)}, expected a dictionary. Is it a DatasetDict?"
+                f"`{name}`, row {k}: found {describe(row)}, expected a dictionary. "
+                "Is it a DatasetDict?"
             )
         where = f"{name}, row {k}"
-        named = {
-            column: _named(row[column], label_names[column], where)
-            for column in row
-            if column in label_names
-        }
-        yield where, {**row, **named}
+        record = dict(row)
+        for column, names in label_names.items():
+            if column in record:
+                record[column] = _named(record[column], names, where)
+        yield where, record
+
+
+def _table_rows(data: Any) -> Iterable[Any]:
+    """The rows of a table, which are dictionaries unless the user has given something else."""
+    if hasattr(data, "iloc"):  # pandas
+        return data.to_dict("records")
+    if hasattr(data, "to_dicts"):  # polars
+        return data.to_dicts()
+    return data
 
 
 def _label_names(data: Any) -> dict[str, list[str]]:
-    """The names of the labels in each column of a `datasets.Dataset` whose type is ClassLabel, or a list of these."""
-    features = getattr(data, "features", None) if hasattr(data, "column_names") else None
+    """The names of the labels in each column of a `datasets.Dataset` that has such names.
+
+    Its type is ClassLabel, or a list of these.
+    """
+    if not hasattr(data, "column_names"):
+        return {}
     found = {}
-    for column, feature in (features or {}).items():
-        of_items = getattr(feature, "feature", feature)
-        if names := getattr(of_items, "names", None):
+    for column, feature in (getattr(data, "features", None) or {}).items():
+        of_items = getattr(feature, "feature", feature)  # of a list
+        names = getattr(of_items, "names", None)
+        if names:
             found[column] = list(names)
     return found
 
@@ -230,17 +264,25 @@ def value_of(record: Mapping[str, Any], column: str, where: str) -> Any:
     for name, value in record.items():
         if str(name).lower() == column.lower():
             return value
-    found = join_names(list(map(str, record)))
-    advice = "In training, `columns` names them."
+    found = join_names([str(name) for name in record])
     if column.isdecimal():
-        advice = "A .csv needs a first line with the names of its columns; only those of a .tsv may have numbers."
+        advice = (
+            "A .csv needs a first line with the names of its columns; "
+            "only those of a .tsv may have numbers."
+        )
+    else:
+        advice = "In training, `columns` names them."
     raise UserError(
-        f"{header_position(record, where)}: there is no column {column!r}. Found {found:.80}. {advice}"
+        f"{header_position(record, where)}: there is no column {column!r}. "
+        f"Found {found:.80}. {advice}"
     )
 
 
 def check_label(value: Any, where: str) -> Label:
-    """The label as a string, an integer or a boolean of Python. Missing ones (None, NaN, NA, "") are errors."""
+    """The label as a string, an integer or a boolean of Python.
+
+    Missing ones (None, NaN, NA, "") are errors.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and value.is_integer():  # pandas makes floats of integers
@@ -250,26 +292,32 @@ def check_label(value: Any, where: str) -> Label:
     if isinstance(value, int):
         return value
     is_nan = isinstance(value, float) and math.isnan(value)
-    found = "empty" if value is None or is_nan or isinstance(value, str) else describe(value)
+    is_empty = value is None or is_nan or isinstance(value, str)
+    found = "empty" if is_empty else describe(value)
     raise UserError(f"{where}: the label is {found}, expected a string, an integer or a boolean.")
 
 
 def label_ids(labels: Sequence[Label]) -> dict[Label, int]:
-    """The number of each label, also of an integer as a string, or of such a string as an integer."""
-    numbers = {label: k for k, label in enumerate(labels)}
-    as_strings = {str(label): k for label, k in numbers.items()}
-    as_integers = {
-        int(label): k for label, k in as_strings.items() if label.removeprefix("-").isdecimal()
-    }
-    return {**as_integers, **as_strings, **numbers}
+    """The number of each label, also of an integer as a string, or such a string as an integer."""
+    numbers = {}
+    for k, label in enumerate(labels):
+        as_string = str(label)
+        numbers[as_string] = k
+        if as_string.removeprefix("-").isdecimal():
+            numbers[int(as_string)] = k
+    for k, label in enumerate(labels):
+        numbers[label] = k  # as it is, whatever other labels look like
+    return numbers
 
 
 def distinct_labels(labels: Iterable[Label]) -> list[Label]:
     """The labels, each once and in order, numbers first. Raise unless there are two or more."""
     distinct = sorted(set(labels), key=lambda label: (isinstance(label, str), label))
-    if len({*map(str, distinct)}) < len(distinct):
+    as_strings = {str(label) for label in distinct}
+    if len(as_strings) < len(distinct):
         raise UserError(
-            f"the labels {distinct!r:.60} differ only in type, as 1 and '1'. Make all of them strings."
+            f"the labels {distinct!r:.60} differ only in type, as 1 and '1'. "
+            "Make all of them strings."
         )
     if len(distinct) < 2:
         raise UserError(
@@ -281,7 +329,10 @@ def distinct_labels(labels: Iterable[Label]) -> list[Label]:
 def check_parts(
     parts: Mapping[str, Any], name: str, kinds: type | UnionType, expected: str
 ) -> None:
-    """Raise unless a part of a model, which may have been read from a file, is a list of values of these types."""
+    """Raise unless a part of a model is a list of values of these types.
+
+    It may have been read from a file. expected: what the values are, for messages.
+    """
     values = parts[name]
     if not isinstance(values, list) or not all(isinstance(value, kinds) for value in values):
         raise UserError(f"`{name}` is {values!r:.60}, expected a list of {expected}.")
@@ -299,21 +350,22 @@ def check_text(value: Any, where: str, what: str = "text") -> str:
 
 
 def labelled(data: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the position of each example, the example and its label, of a pair of lists. name: of the data."""
+    """The position of each example, the example and its label, of a pair of lists.
+
+    name: of the data.
+    """
     pair = as_list(data) or ()
-    examples, labels = map(as_list, pair) if len(pair) == 2 else (None, None)
-    if examples is None or labels is None:
+    lists = [as_list(part) for part in pair]
+    if len(lists) != 2 or None in lists:
         wrong = next((part for part in pair if as_list(part) is None), data)
         expected = "a file, a table or list of dictionaries, or a list and its labels"
         raise TypeError(f"`{name}`: found {describe(wrong)}, expected {expected}.")
+    examples, labels = lists
     if not examples:
         raise UserError(f"`{name}` is empty, expected examples and their labels.")
     if len(examples) != len(labels):
-        counts = (
-            f"{format_count(len(examples), 'examples')} and {format_count(len(labels), 'labels')}"
-        )
-        raise UserError(f"`{name}`: found {counts}, expected as many.")
-    return (
-        (f"{name} {k}", example, label)
-        for k, (example, label) in enumerate(zip(examples, labels, strict=True))
-    )
+        n_examples = format_count(len(examples), "examples")
+        n_labels = format_count(len(labels), "labels")
+        raise UserError(f"`{name}`: found {n_examples} and {n_labels}, expected as many.")
+    numbered = enumerate(zip(examples, labels, strict=True))
+    return ((f"{name} {k}", example, label) for k, (example, label) in numbered)
