@@ -1,4 +1,4 @@
-"""Heads: from a text's token vectors to one vector, which does not depend on the padding of its batch.
+"""Heads: from a text's token vectors to one vector, which padding does not change.
 
 Letters: B texts, T tokens, D dimensions of a token's vector, H dimensions of the result.
 """
@@ -10,7 +10,10 @@ nn = paddle.nn
 
 
 class Head(nn.Layer):
-    """Subclasses compute (B, H) from x (B, T, D) and its mask (B, T). size: of what is trained in them."""
+    """Subclasses compute (B, H) from x (B, T, D) and its mask (B, T).
+
+    size: of what is trained in them.
+    """
 
     def __init__(self, dim: int, size: int):
         super().__init__()
@@ -32,9 +35,8 @@ class Attention(Head):
         self.score = nn.Linear(dim, 1, bias_attr=False)
 
     def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
-        weights = (
-            nn.functional.softmax(self.score(x).squeeze(-1) - 1e9 * (1 - mask), axis=1) * mask
-        )  # (B, T)
+        scores = self.score(x).squeeze(-1) - 1e9 * (1 - mask)  # (B, T)
+        weights = nn.functional.softmax(scores, axis=1) * mask  # a text without tokens has none
         return (weights.unsqueeze(-1) * x).sum(axis=1)
 
 
@@ -49,7 +51,8 @@ class LSTM(Head):
         lengths = mask.sum(axis=1).clip(min=1).astype("int64")
         states, _ = self.lstm(x, sequence_length=lengths)  # (B, T, H)
         mask = mask.unsqueeze(-1)
-        return Maximum.apply(states * mask - 1e9 * (1 - mask), 1) * mask.max(axis=1)
+        maximum = Maximum.apply(states * mask - 1e9 * (1 - mask), 1)  # (B, H)
+        return maximum * mask.max(axis=1)  # a text without tokens has none
 
 
 HEADS = {"mean": Mean, "attention": Attention, "lstm": LSTM}
