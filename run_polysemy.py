@@ -1,17 +1,21 @@
-"""Show what a word means in context: its occurrences in a text, and for some of them the nearest others, by layer.
+"""Show what a word means in context: its occurrences in a text, and the nearest others, by layer.
 
     python run_polysemy.py --init_from_ckpt=checkpoints --corpus='corpus/dev/*' --word=bank,苹果
     python run_polysemy.py --init_from_ckpt=checkpoints --corpus='corpus/dev/*' --word=bank \\
         --sentence='we sat on the bank of the river .'
-    python run_polysemy.py --init_from_ckpt=checkpoints/sample --corpus='data/dev/*' --senses=data/dev_senses.tsv
-    python run_polysemy.py --init_from_ckpt=checkpoints --corpus='corpus/dev/*' --word=打,包袱 --page=words.html
+    python run_polysemy.py --init_from_ckpt=checkpoints/sample --corpus='data/dev/*' \\
+        --senses=data/dev_senses.tsv
+    python run_polysemy.py --init_from_ckpt=checkpoints --corpus='corpus/dev/*' --word=打,包袱 \\
+        --page=words.html
 
-The corpus is text as for pretraining: one sentence per line, tokens separated by white space. Neighbours are nearest by
-cosine, and in other sentences: the same sentence, or one with the same tokens, never counts.
+The corpus is text as for pretraining: one sentence per line, tokens separated by white space.
+Neighbours are nearest by cosine, and in other sentences: the same sentence, or one with the same
+tokens, never counts.
 
---senses FILE has the true senses of occurrences: tab-separated, with the header "file line token word sense", where file is
-the name of a file of the corpus, and line and token are counted from 0. It adds a table: how often the nearest neighbour
-has the same sense, per layer. Layer 0 is context-free: all occurrences are equally near, so it is at chance.
+--senses FILE has the true senses of occurrences: tab-separated, with the header "file line token
+word sense", where file is the name of a file of the corpus, and line and token are counted from 0.
+It adds a table: how often the nearest neighbour has the same sense, per layer. Layer 0 is
+context-free: all occurrences are equally near, so it is at chance.
 """
 
 import argparse
@@ -44,9 +48,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="PATH",
         help="text: a file, a folder, or a glob in quotes",
     )
-    repeatable = {"action": "append"}
     parser.add_argument(
-        "--word", **repeatable, metavar="WORD[,...]", help="word to show; repeatable"
+        "--word", action="append", metavar="WORD[,...]", help="word to show; repeatable"
     )
     parser.add_argument(
         "--senses",
@@ -69,11 +72,20 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         default=3,
         help="nearest to show per occurrence and layer",
     )
-    sentence = "your own sentence with the word, instead of examples from the corpus; repeatable"
-    group.add_argument("--sentence", **repeatable, metavar="TEXT", help=sentence)
+    group.add_argument(
+        "--sentence",
+        action="append",
+        metavar="TEXT",
+        help="your own sentence with the word, instead of examples from the corpus; repeatable",
+    )
 
-    page = "also write a page for browsers: a picture of all occurrences, with their sentences and neighbours"
-    parser.add_argument("--page", **{**arguments.FILE, "metavar": "FILE.html"}, help=page)
+    parser.add_argument(
+        "--page",
+        type=disk.user_path,
+        metavar="FILE.html",
+        help="also write a page for browsers: a picture of all occurrences, with their sentences "
+        "and neighbours",
+    )
     return parser.parse_args(argv)
 
 
@@ -83,18 +95,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     user_occurrences = find_user_occurrences(args.sentence or [], query_words)
     senses = read_senses(args.senses) if args.senses else {}
     corpus = Corpus(args.corpus)
-    model = model_files.resolve_name(args.init_from_ckpt).iterdir()
-    disk.check_output("--page", args.page, args.senses, *corpus.paths, *model)
+    model_files_read = model_files.resolve_name(args.init_from_ckpt).iterdir()
+    disk.check_output("--page", args.page, args.senses, *corpus.paths, *model_files_read)
     embedder = load(args)
-    layers = range(1, embedder.config.n_layers + 1)
     for word in query_words:
         if not is_known(word, embedder):
             raise UserError(
-                f"{word!r} is <UNK> to {args.init_from_ckpt}. Use words of vocab.txt or a character model."
+                f"{word!r} is <UNK> to {args.init_from_ckpt}. "
+                "Use words of vocab.txt or a character model."
             )
 
     by_text, background = find_words(
-        corpus, query_words, args.senses, senses, args.max_occurrences, args.seed
+        corpus=corpus,
+        query_words=query_words,
+        path=args.senses,
+        senses=senses,
+        max_occurrences=args.max_occurrences,
+        seed=args.seed,
     )
     words = [
         word for word in by_text.values() if word.text in query_words or is_scorable(word, embedder)
@@ -106,25 +123,38 @@ def main(argv: Sequence[str] | None = None) -> None:
         log.warning(f"{embedder.oov_share:.1%} of the tokens are outside the model's vocabulary.")
 
     displayed = [by_text[text] for text in query_words]
+    # Of the table and the page: without --word, all words of --senses.
     rows = displayed or sorted(words, key=lambda word: word.text)
-    nearest = nearest_words(
-        embedder, [word.text for word in (rows if args.page else displayed)], background
-    )
+    with_nearest_words = rows if args.page else displayed
+    nearest = nearest_words(embedder, [word.text for word in with_nearest_words], background)
+    layers = range(1, embedder.config.n_layers + 1)
     width = shutil.get_terminal_size((110, 24)).columns
     for word in displayed:
         shown = [pair for pair in user_examples if pair[0].word == word.text]
-        shown = shown or examples(word, args.examples, args.seed)
-        print(
-            *summary(word, nearest[word.text]),
-            *concordance(shown, word, layers, args.neighbours, width),
-            sep="\n",
+        if not shown:
+            shown = examples(word, args.examples, args.seed)
+        print_lines(summary(word, nearest[word.text]))
+        print_lines(
+            concordance(shown=shown, word=word, layers=layers, n=args.neighbours, width=width)
         )
     if senses:
-        print("", *sense_table(rows, words, args.senses.name), sep="\n")
+        print()
+        print_lines(sense_table(rows, words, args.senses.name))
     if args.page:
-        names = {"model": str(args.init_from_ckpt), "corpus": args.corpus}
-        write_page(args.page, rows, background, nearest, args.seed, **names)
+        write_page(
+            path=args.page,
+            words=rows,
+            background=background,
+            nearest=nearest,
+            seed=args.seed,
+            model=str(args.init_from_ckpt),
+            corpus=args.corpus,
+        )
         print(f"page: {args.page}")
+
+
+def print_lines(lines: Sequence[str]) -> None:
+    print("\n".join(lines))
 
 
 def load(args: argparse.Namespace) -> "ELMoEmbedder":
@@ -134,9 +164,11 @@ def load(args: argparse.Namespace) -> "ELMoEmbedder":
 
 
 def parse_words(args: argparse.Namespace) -> list[str]:
-    words = [
-        word.strip() for text in args.word or [] for word in re.split("[,，]", text) if word.strip()
-    ]
+    """Return the words of --word, each once."""
+    words = []
+    for text in args.word or []:
+        words.extend(part.strip() for part in re.split("[,，]", text))
+    words = [word for word in words if word]
     if not words and not args.senses:
         raise UserError("--word is required, or --senses FILE for a table of all its words.")
     return list(dict.fromkeys(words))

@@ -1,1 +1,4 @@
-"""Psycholinguistic experiments with a language model: minimal pairs, regions of sentences, n-grams to compare with."""
+"""Psycholinguistic experiments with a language model.
+
+Minimal pairs, regions of sentences, and n-grams to compare with.
+"""

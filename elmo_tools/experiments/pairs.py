@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,35 +11,38 @@ from elmo_core.encoding.surprisal import Comparison
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.text_files import parse_json, read_lines
 
-FIELDS = "sentence_good", "sentence_bad"
+FIELDS = ("sentence_good", "sentence_bad")
 ROUNDING = 1e-3  # bits between equal sentences in different batches
 
 
-def read_pairs(path: Path, groups: Sequence[str] = ()) -> list[dict]:
-    """Read *.jsonl or *.json, an object with FIELDS and groups on each line; or columns, by default the FIELDS."""
-    is_json = not {".json", ".jsonl"}.isdisjoint(suffix.lower() for suffix in path.suffixes)
-    names = FIELDS
+def read_pairs(path: Path, groups: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Read pairs, with the FIELDS and the groups.
+
+    *.jsonl and *.json have an object on each line; other files have columns, by default the FIELDS.
+    """
+    is_json = any(suffix.lower() in (".json", ".jsonl") for suffix in path.suffixes)
+    columns = ", ".join([*FIELDS, *groups])
+    wanted = f"an object with {columns}" if is_json else f"a TSV, quoted as in CSV, of {columns}"
+    names: Sequence[str] = FIELDS
     pairs = []
     n_blank = 0
-    wanted = f"{'an object with' if is_json else 'a TSV, quoted as in CSV, of'} {', '.join([*FIELDS, *groups])}"
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             n_blank += 1
             continue
         try:
-            cells = [] if is_json else next(csv.reader([line], delimiter="\t", strict=True), [])
-            header = [
-                cell.lower() if cell.lower() in FIELDS else cell for cell in map(str.strip, cells)
-            ]
-            if {*FIELDS} <= {*header}:
-                names = header
-                continue
-            pair = parse_json(line) if is_json else dict(zip(names, cells, strict=True))
+            if is_json:
+                pair = parse_json(line)
+            else:
+                cells = next(csv.reader([line], delimiter="\t", strict=True), [])
+                header = _header(cells)
+                if header:
+                    names = header
+                    continue
+                pair = dict(zip(names, cells, strict=True))
         except (ValueError, csv.Error):
             pair = None
-        sentences = [pair.get(field) for field in FIELDS] if isinstance(pair, dict) else []
-        distinct = {sentence.strip() for sentence in sentences if isinstance(sentence, str)} - {""}
-        if len(distinct) < 2 or not {*groups} <= {*pair}:
+        if not _is_pair(pair, groups):
             raise UserError(f"{path}:{number}: found {line!r:.60}, expected {wanted}.")
         pairs.append(pair)
     if not pairs:
@@ -48,15 +52,39 @@ def read_pairs(path: Path, groups: Sequence[str] = ()) -> list[dict]:
     return pairs
 
 
+def _header(cells: Sequence[str]) -> list[str]:
+    """Return the names of columns if these cells are a header, else nothing."""
+    names = []
+    for cell in cells:
+        name = cell.strip()
+        names.append(name.lower() if name.lower() in FIELDS else name)
+    return names if set(FIELDS) <= set(names) else []
+
+
+def _is_pair(pair: Any, groups: Sequence[str]) -> bool:
+    """Tell whether this is an object with two different sentences and the groups."""
+    if not isinstance(pair, dict):
+        return False
+    distinct = set()
+    for field in FIELDS:
+        sentence = pair.get(field)
+        if not isinstance(sentence, str) or not sentence.strip():
+            return False
+        distinct.add(sentence.strip())
+    return len(distinct) == len(FIELDS) and set(groups) <= set(pair)
+
+
 def preferences(
-    pairs: Sequence[dict], comparisons: Sequence[Comparison], groups: Sequence[str]
-) -> Iterator[list]:
+    pairs: Sequence[dict[str, Any]], comparisons: Sequence[Comparison], groups: Sequence[str]
+) -> Iterator[list[str | int | float]]:
     """Yield a row for all pairs, and one for each value of the fields `groups`.
 
-    A row is a name, the number of pairs, and the shares of them in which the better sentence has the lower surprisal,
-    forward, backward and both together; then number and shares of the pairs whose words are all known.
+    A row is a name, the number of pairs, and the shares of them in which the better sentence has
+    the lower surprisal, forward, backward and both together; then number and shares of the pairs
+    whose words are all known.
     """
-    is_preferred = np.array([comparison[:3] for comparison in comparisons]) > ROUNDING  # (pairs, 3)
+    differences = np.array([comparison[:3] for comparison in comparisons])  # (pairs, 3)
+    is_preferred = differences > ROUNDING
     is_known = np.array([comparison.in_vocabulary for comparison in comparisons])
     members = {"all": list(range(len(pairs)))}
     for group in dict.fromkeys(groups):
@@ -64,5 +92,6 @@ def preferences(
             members.setdefault(f"{group}={pair[group]}", []).append(index)
     for name, indices in members.items():
         known = [index for index in indices if is_known[index]]
+        shares = is_preferred[indices].mean(axis=0)
         known_shares = is_preferred[known].mean(axis=0) if known else [np.nan] * 3
-        yield [name, len(indices), *is_preferred[indices].mean(axis=0), len(known), *known_shares]
+        yield [name, len(indices), *shares, len(known), *known_shares]

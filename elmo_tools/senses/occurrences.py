@@ -2,9 +2,10 @@
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -18,8 +19,24 @@ from elmo_core.text.vocabulary import SPECIAL_TOKENS
 COLUMNS = ["file", "line", "token", "word", "sense"]
 BACKGROUND = 20000  # sentences, sampled for the general frequency of words
 
-Location = tuple[str, int, int, str]  # file name, line, token, word
-Senses = Mapping[Location, tuple[str, int]]  # of a file, each with its line number
+
+class Location(NamedTuple):
+    """Where a file of senses finds a word. line, position: from 0."""
+
+    file: str
+    line: int
+    position: int  # of the token
+    word: str
+
+
+class Label(NamedTuple):
+    """A sense, and the line of the file that gives it."""
+
+    sense: str
+    row: int
+
+
+Senses = Mapping[Location, Label]
 
 
 @dataclass(frozen=True)
@@ -55,16 +72,18 @@ class Word:
     def sentences(self) -> np.ndarray:
         """The id of each occurrence's sentence (n,), the same for equal sentences."""
         numbers: dict[tuple[str, ...], int] = {}
-        return np.array(
-            [numbers.setdefault(occurrence.tokens, len(numbers)) for occurrence in self.occurrences]
-        )
+        for occurrence in self.occurrences:
+            numbers.setdefault(occurrence.tokens, len(numbers))
+        return np.array([numbers[occurrence.tokens] for occurrence in self.occurrences])
 
     @property
     def comparable(self) -> bool:
+        """Whether an occurrence has one in another sentence to be compared with."""
         return len(set(self.sentences)) > 1
 
     @property
     def sample_size(self) -> int:
+        """The size of the sample, with its duplicates."""
         return len(self.occurrences) + self.n_duplicates
 
     @property
@@ -77,53 +96,65 @@ class ReservoirSample:
     """A random sample of at most `size` of the added items, in their order."""
 
     def __init__(self, size: int, seed: int | str):
-        self.size, self.added = size, 0
+        self.size = size
+        self.added = 0
         self._generator = random.Random(seed)
         self._items: list[tuple[int, object]] = []
 
     def add(self, item: object) -> None:
+        """Take the item into the sample with probability size / n, if it is the n-th."""
         self.added += 1
         if len(self._items) < self.size:
             self._items.append((self.added, item))
-        elif (k := int(self._generator.random() * self.added)) < self.size:
-            self._items[k] = self.added, item
+            return
+        replaced = int(self._generator.random() * self.added)
+        if replaced < self.size:
+            self._items[replaced] = (self.added, item)
 
     def items(self) -> list:
-        return [item for _, item in sorted(self._items)]  # no two numbers are equal
+        """Return the sample."""
+        in_order = sorted(self._items)  # no two numbers are equal
+        return [item for _, item in in_order]
 
 
 def read_senses(path: Path) -> Senses:
     """Read a tab-separated file with the header COLUMNS; line and token are counted from 0."""
     check_input(path, "a file with senses of occurrences")
-    labels: dict[Location, tuple[str, int]] = {}
+    labels: dict[Location, Label] = {}
     for number, line in enumerate(read_lines(path), 1):
-        row = line.split("\t")
-        if number == 1 and row == COLUMNS:
+        cells = line.split("\t")
+        if number == 1:
+            if cells != COLUMNS:
+                header = " ".join(COLUMNS)
+                raise _unexpected(path, number, line, f"the header {header!r}")
             continue
-        is_row = (
-            len(row) == len(COLUMNS)
-            and all(row)
-            and all(x.isdecimal() and len(x) < 10 for x in row[1:3])
-        )
-        if number == 1 or not is_row:
-            header = f"the header {' '.join(COLUMNS)!r}"
-            expected = (
-                header
-                if number == 1
-                else "a file's name, line and token (numbers from 0), a word and its sense"
-            )
+        if not _is_row(cells):
+            row = "a file's name, line and token (numbers from 0), a word and its sense"
+            raise _unexpected(path, number, line, row)
+        file, line_number, position, word, sense = cells
+        location = Location(file, int(line_number), int(position), word)
+        first = labels.setdefault(location, Label(sense, number))
+        if sense != first.sense:
             raise UserError(
-                f"{path}:{number}: found {line!r:.100}, expected {expected}, separated by tabs."
-            )
-        location = row[0], int(row[1]), int(row[2]), row[3]
-        sense, earlier = labels.setdefault(location, (row[4], number))
-        if sense != row[4]:
-            raise UserError(
-                f"{path}:{number}: the sense is {row[4]!r}, but line {earlier} says {sense!r}. Remove one."
+                f"{path}:{number}: the sense is {sense!r}, "
+                f"but line {first.row} says {first.sense!r}. Remove one."
             )
     if not labels:
         raise UserError(f"{path} has no senses. Expected a header and one line per occurrence.")
     return labels
+
+
+def _is_row(cells: Sequence[str]) -> bool:
+    """Tell whether these can be the cells of a row: none is empty, and two are numbers."""
+    if len(cells) != len(COLUMNS) or not all(cells):
+        return False
+    return all(cell.isdecimal() and len(cell) < 10 for cell in cells[1:3])
+
+
+def _unexpected(path: Path, number: int, line: str, expected: str) -> UserError:
+    return UserError(
+        f"{path}:{number}: found {line!r:.100}, expected {expected}, separated by tabs."
+    )
 
 
 def find_words(
@@ -134,82 +165,112 @@ def find_words(
     max_occurrences: int,
     seed: int,
 ) -> tuple[dict[str, Word], list[list[str]]]:
-    """Find the query words and the words with senses. Returns them by text, and a sample of the corpus's sentences.
+    """Find the query words and the words with senses.
 
-    path: of the file of the senses. max_occurrences: of a word with more, a random sample of this size is used.
+    path: of the file of the senses. max_occurrences: of a word with more, a random sample of this
+    size is used. Returns the words by text, and a sample of the corpus's sentences.
     """
-    labels = _labels_in(corpus, path, senses)  # not found yet
-    texts = dict.fromkeys([*query_words, *sorted({word for *_, word in senses})])
+    not_found = _labels_in(corpus, path, senses)
+    words_with_senses = {location.word for location in senses}
+    texts = dict.fromkeys([*query_words, *sorted(words_with_senses)])
     samples = {text: ReservoirSample(max_occurrences, f"{seed} {text}") for text in texts}
-    background, counts, n_words = ReservoirSample(BACKGROUND, seed), Counts(), Counter()
-    lines = (
-        (file, line, tokens)
-        for file in corpus.paths
-        for line, tokens in enumerate(read_sentences(file))
+    background = ReservoirSample(BACKGROUND, seed)
+    n_occurrences: Counter[str] = Counter()
+    counts = Counts()
+    progress = tqdm(
+        _sentences(corpus), unit=" sentences", unit_scale=True, disable=None, leave=False
     )
-    for file, line, tokens in tqdm(
-        lines, unit=" sentences", unit_scale=True, disable=None, leave=False
-    ):
-        counts.sentences += bool(tokens)
-        counts.blank_lines += not tokens
-        if tokens:
-            background.add(tokens)
+    for file, line, tokens in progress:
+        if not tokens:
+            counts.blank_lines += 1
+            continue
+        counts.sentences += 1
+        background.add(tokens)
         if samples.keys().isdisjoint(tokens):
             continue
         sentence = tuple(tokens)  # shared by its occurrences
         for position, token in enumerate(tokens):
             if token in samples:
-                n_words[token] += 1
-                sense, _ = labels.pop((file.name, line, position, token), ("", 0))
+                n_occurrences[token] += 1
+                label = not_found.pop(Location(file.name, line, position, token), None)
+                sense = label.sense if label else ""
                 if sense or not senses:
                     samples[token].add(Occurrence(sentence, position, sense))
     corpus.check("the corpus", counts)
-    for (name, line, position, word), (_, row) in labels.items():
+    if not_found:
+        location, label = next(iter(not_found.items()))
         raise UserError(
-            f"{path}:{row}: token {position} of line {line} of {name} is not {word!r}. Another corpus?"
+            f"{path}:{label.row}: token {location.position} of line {location.line} "
+            f"of {location.file} is not {location.word!r}. Another corpus?"
         )
-    words = {}
-    for text, sample in samples.items():
-        occurrences = sample.items()
-        distinct: dict[tuple, Occurrence] = {}
-        for occurrence in occurrences:
-            distinct.setdefault((occurrence.tokens, occurrence.position), occurrence)
-        kept = list(distinct.values())
-        words[text] = Word(text, n_words[text], sample.added, kept, len(occurrences) - len(kept))
-    for word in map(words.get, query_words):
-        if not word.count:
-            raise UserError(
-                f"{word.text!r} is not in the corpus. Is it a single token there, in the same case?"
-            )
-        if not word.comparable:
-            sense = "has a sense" if senses else "occurs"
-            found = f"{word.text!r} {sense} in fewer than two different sentences"
-            if word.is_sampled:
-                raise UserError(
-                    f"{found} of its sample of {word.sample_size}. Use a larger --max_occurrences."
-                )
-            raise UserError(f"{found}. Use more text.")
+    words = {text: _word(text, n_occurrences[text], sample) for text, sample in samples.items()}
+    for text in query_words:
+        _check(words[text], bool(senses))
     return words, background.items()
 
 
-def _labels_in(
-    corpus: Corpus, path: Path | None, senses: Senses
-) -> dict[Location, tuple[str, int]]:
-    """The senses in files of the corpus. Warn about the others; raise if there are only others."""
-    names = Counter(file.name for file in corpus.paths)
-    if twice := [name for name, *_ in senses if names[name] > 1]:
+def _sentences(corpus: Corpus) -> Iterator[tuple[Path, int, list[str]]]:
+    """Yield the file, the line (from 0) and the tokens of each line."""
+    for file in corpus.paths:
+        for line, tokens in enumerate(read_sentences(file)):
+            yield file, line, tokens
+
+
+def _word(text: str, count: int, sample: ReservoirSample) -> Word:
+    """Make a word of its sample, without duplicates."""
+    sampled = sample.items()
+    distinct: dict[tuple[tuple[str, ...], int], Occurrence] = {}
+    for occurrence in sampled:
+        distinct.setdefault((occurrence.tokens, occurrence.position), occurrence)
+    return Word(
+        text=text,
+        count=count,
+        n_eligible=sample.added,
+        occurrences=list(distinct.values()),
+        n_duplicates=len(sampled) - len(distinct),
+    )
+
+
+def _check(word: Word, has_senses: bool) -> None:
+    """Raise a UserError if the word's occurrences cannot be compared."""
+    if not word.count:
         raise UserError(
-            f"{path}: the corpus has {names[twice[0]]} files named {twice[0]}. Rename them."
+            f"{word.text!r} is not in the corpus. Is it a single token there, in the same case?"
         )
-    labels = {location: sense for location, sense in senses.items() if location[0] in names}
+    if word.comparable:
+        return
+    found = "has a sense" if has_senses else "occurs"
+    problem = f"{word.text!r} {found} in fewer than two different sentences"
+    if word.is_sampled:
+        raise UserError(
+            f"{problem} of its sample of {word.sample_size}. Use a larger --max_occurrences."
+        )
+    raise UserError(f"{problem}. Use more text.")
+
+
+def _labels_in(corpus: Corpus, path: Path | None, senses: Senses) -> dict[Location, Label]:
+    """Return the senses in files of the corpus.
+
+    Warns about the others, and raises a UserError if there are only others.
+    """
+    n_files = Counter(file.name for file in corpus.paths)
+    for location in senses:
+        n = n_files[location.file]
+        if n > 1:
+            raise UserError(f"{path}: the corpus has {n} files named {location.file}. Rename them.")
+    labels = {location: label for location, label in senses.items() if location.file in n_files}
     if senses and not labels:
-        files = join_names(sorted({name for name, *_ in senses}), 5)
-        raise UserError(f"{path} is about {files}. The corpus has {join_names(list(names), 5)}.")
-    if n := len(senses) - len(labels):
-        ignored = f"{format_count(n, 'occurrences')} of {len(senses):,}"
+        files = join_names(sorted({location.file for location in senses}), 5)
+        corpus_files = join_names(list(n_files), 5)
+        raise UserError(f"{path} is about {files}. The corpus has {corpus_files}.")
+    n_ignored = len(senses) - len(labels)
+    if n_ignored:
+        ignored = f"{format_count(n_ignored, 'occurrences')} of {len(senses):,}"
         log.warning(f"{path}: ignoring {ignored}, in files that are not in the corpus.")
     return labels
 
 
 def is_word(token: str) -> bool:
-    return token not in SPECIAL_TOKENS and any(map(str.isalnum, token))
+    """Tell whether a token has a letter or a digit, and is not special, as `<S>` is."""
+    has_letter = any(character.isalnum() for character in token)
+    return has_letter and token not in SPECIAL_TOKENS

@@ -14,7 +14,7 @@ CORNER = "nearest has the same sense"
 
 
 def summary(word: Word, nearest: Sequence[tuple[str, float]]) -> list[str]:
-    """The word, its number of occurrences, and the nearest words in layer 0, with cosines."""
+    """Format the word, how often it occurs, and its nearest words in layer 0 with cosines."""
     parts = [format_count(word.count, "occurrences")]
     if any(word.senses) and word.n_eligible < word.count:
         parts.append(f"{word.n_eligible:,} with a sense")
@@ -22,9 +22,11 @@ def summary(word: Word, nearest: Sequence[tuple[str, float]]) -> list[str]:
         parts.append(f"a random sample of {word.sample_size:,} (--max_occurrences, --seed)")
     if word.n_duplicates:
         parts.append(f"{format_count(word.n_duplicates, 'duplicates')} left out")
-    listed = ", ".join(f"{printable(text)} {cosine:.2f}" for text, cosine in nearest) or "none"
-    nearest = f"  nearest words by the context-free vector (layer 0): {listed}"
-    return [f"{printable(word.text)}: {'; '.join(parts)}", nearest]
+    listed = ", ".join(f"{printable(text)} {cosine:.2f}" for text, cosine in nearest)
+    return [
+        f"{printable(word.text)}: {'; '.join(parts)}",
+        f"  nearest words by the context-free vector (layer 0): {listed or 'none'}",
+    ]
 
 
 def concordance(
@@ -34,30 +36,40 @@ def concordance(
     n: int,
     width: int,
 ) -> list[str]:
-    """Format a concordance: each occurrence, then its n nearest per layer. shown: with vectors (layers, 2P)."""
+    """Format a concordance: each occurrence, then its n nearest per layer.
+
+    shown: occurrences with their vectors (layers, 2P). width: columns of a line, if possible.
+    """
     rows = []
     for number, (occurrence, vectors) in enumerate(shown, 1):
         rows.append((f"  {number}", occurrence))
         for layer in layers:
-            for rank, (other, cosine) in enumerate(neighbours(occurrence, vectors, word, layer, n)):
-                rows.append((f"    {'' if rank else f'layer {layer}':<8}{cosine:.2f}", other))
-    senses = max(display_width(sense) for sense in word.senses.tolist())
-    senses += 2 * (senses > 0)
-    room = max(30, width - HEAD - senses - display_width(word.text) - 4)
-    left = min(room // 2, max(display_width(_before(occurrence)) for _, occurrence in rows))
+            title = f"layer {layer}"
+            for other, cosine in neighbours(occurrence, vectors, word, layer, n):
+                rows.append((f"    {title:<8}{cosine:.2f}", other))
+                title = ""  # only before the nearest
+    sense_width = max(display_width(sense) for sense in word.senses.tolist())
+    if sense_width:
+        sense_width += 2
+    room = max(30, width - HEAD - sense_width - display_width(word.text) - 4)
+    longest = max(display_width(_before(occurrence)) for _, occurrence in rows)
+    left = min(room // 2, longest)
     lines = []
     for head, occurrence in rows:
-        start = truncate(_before(occurrence)[::-1], left)[::-1]
-        end = truncate(
-            printable(" ".join(occurrence.tokens[occurrence.position + 1 :])), room - left
-        )
-        sentence = (
-            f"{' ' * (left - display_width(start))}{start} [{printable(occurrence.word)}] {end}"
-        )
-        lines.append(
-            (pad(head, HEAD) + pad(printable(occurrence.sense), senses) + sentence).rstrip()
-        )
+        sense = pad(printable(occurrence.sense), sense_width)
+        sentence = _around(occurrence, left, room - left)
+        lines.append(f"{pad(head, HEAD)}{sense}{sentence}".rstrip())
     return lines
+
+
+def _around(occurrence: Occurrence, left: int, right: int) -> str:
+    """Format a sentence with the word in brackets, and at most so many columns on each side."""
+    reversed_start = truncate(_before(occurrence)[::-1], left)  # its beginning may be cut off
+    start = reversed_start[::-1]
+    indent = " " * (left - display_width(start))
+    after = printable(" ".join(occurrence.tokens[occurrence.position + 1 :]))
+    end = truncate(after, right)
+    return f"{indent}{start} [{printable(occurrence.word)}] {end}"
 
 
 def _before(occurrence: Occurrence) -> str:
@@ -65,26 +77,24 @@ def _before(occurrence: Occurrence) -> str:
 
 
 def sense_table(shown: Sequence[Word], words: Sequence[Word], name: str) -> list[str]:
-    """How often the nearest neighbour has the same sense, by chance and per layer, for the shown words and for all."""
-    rows = [(printable(word.text), [word]) for word in shown] + [
-        (f"words of {name}: {len(words)}", words)
-    ]
-    width = max(display_width(text) for text in (CORNER, *(title for title, _ in rows))) + 2
-    heads = [
-        "occurrences",
-        "senses",
-        "chance",
-        *(f"layer {layer}" for layer in range(len(words[0].vectors))),
-    ]
+    """Format how often the nearest neighbour has the same sense, by chance and per layer.
+
+    There is a row for each of the shown words and one for all words. name: of the senses' file.
+    """
+    rows = [(printable(word.text), [word]) for word in shown]
+    rows.append((f"words of {name}: {len(words)}", words))
+    title_width = max(display_width(title) for title, _ in rows)
+    width = max(display_width(CORNER), title_width) + 2
+    layers = [f"layer {layer}" for layer in range(len(words[0].vectors))]
+    heads = ["occurrences", "senses", "chance", *layers]
     lines = [pad(CORNER, width) + "  ".join(heads)]
     scores = {word.text: same_sense_shares(word) for word in words}  # each (1 + layers, n)
     for title, chosen in rows:
         shares = np.concatenate([scores[word.text] for word in chosen], axis=1).mean(axis=1)
-        n, n_senses = (
-            sum(len(word.senses) for word in chosen),
-            sum(len(set(word.senses.tolist())) for word in chosen),
-        )
-        cells = [f"{n:,}", f"{n_senses}", *(f"{share:.1%}" for share in shares)]
+        n = sum(len(word.senses) for word in chosen)
+        n_senses = sum(len(set(word.senses.tolist())) for word in chosen)
+        percentages = [f"{share:.1%}" for share in shares]
+        cells = [f"{n:,}", str(n_senses), *percentages]
         row = "  ".join(f"{cell:>{len(head)}}" for cell, head in zip(cells, heads, strict=True))
         lines.append(pad(title, width) + row)
     return lines
