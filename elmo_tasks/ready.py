@@ -1,4 +1,7 @@
-"""Ready-made models by name: models/TASK/NAME, folders as `Task.save` writes them, which name their ELMo."""
+"""Ready-made models by name: models/TASK/NAME.
+
+They are folders as `Task.save` writes them, which name their ELMo.
+"""
 
 from pathlib import Path
 
@@ -11,5 +14,13 @@ def ready_made(task: str = "*") -> list[Path]:
 
 
 def ready_made_named(name: str) -> list[Path]:
-    """Return the folders of the ready-made models with a name, which may be of several tasks; or with TASK/NAME."""
-    return [path for path in ready_made() if name in (path.name, f"{path.parent.name}/{path.name}")]
+    """Return the folders of the ready-made models with a name, or with TASK/NAME.
+
+    There may be models of several tasks with one name.
+    """
+    found = []
+    for folder in ready_made():
+        with_task = f"{folder.parent.name}/{folder.name}"
+        if name in (folder.name, with_task):
+            found.append(folder)
+    return found

@@ -33,9 +33,9 @@ class Text:
 
 
 def as_text(value: Any, where: str, label: Any = None) -> Text:
-    """A text, from a string, or a pair, from two."""
-    parts = [value] if isinstance(value, str) else as_list(value) or [value]
-    return Text(tuple(" ".join(check_text(part, where).split()) for part in parts), label, where)
+    """A text, from a string, or a pair, from two. White space becomes single spaces."""
+    texts = tuple(" ".join(check_text(part, where).split()) for part in _parts(value))
+    return Text(texts, label, where)
 
 
 def given_text(value: Any, number: int, is_pair: bool = False) -> Text:
@@ -43,13 +43,20 @@ def given_text(value: Any, number: int, is_pair: bool = False) -> Text:
 
     Raise a TypeError unless it is one. number: of the text.
     """
-    parts = [value] if isinstance(value, str) else as_list(value) or [value]
-    if len(parts) != 1 + is_pair or not all(isinstance(part, str) for part in parts):
-        expected = "a string. Join tokens with spaces, and set `lang=none`"
-        if is_pair:
-            expected = "a tuple of two strings"
+    parts = _parts(value)
+    n_expected = 2 if is_pair else 1
+    if len(parts) != n_expected or not all(isinstance(part, str) for part in parts):
+        one = "a string. Join tokens with spaces, and set `lang=none`"
+        expected = "a tuple of two strings" if is_pair else one
         raise TypeError(f"text {number}: found {describe(value)}, expected {expected}.")
     return as_text(value, f"text {number}")
+
+
+def _parts(value: Any) -> Sequence[Any]:
+    """The items of a pair; a value alone of anything else."""
+    if isinstance(value, str):
+        return [value]
+    return as_list(value) or [value]
 
 
 def tokenise(text: Text, tokeniser: Tokeniser, maximum: int) -> bool:
@@ -125,12 +132,17 @@ class TextReader:
         return texts
 
     def _records(self, path: Path) -> Iterator[records.Record]:
+        """The records of a file."""
         if not self.names:
-            usual = (*TEXT_COLUMNS, *LABEL_COLUMNS, *TEXT2_COLUMNS)
-            unnamed = (TEXT_COLUMNS[0], LABEL_COLUMNS[0], TEXT2_COLUMNS[0])
-            return records.read_records(path, usual, self.data_format, unnamed)
+            return records.read_records(
+                path,
+                names=TEXT_COLUMNS + LABEL_COLUMNS + TEXT2_COLUMNS,
+                format_name=self.data_format,
+                unnamed=(TEXT_COLUMNS[0], LABEL_COLUMNS[0], TEXT2_COLUMNS[0]),
+            )
         are_numbers = all(name.isdecimal() for name in self.names)
-        return records.read_records(path, () if are_numbers else self.names, self.data_format)
+        names = () if are_numbers else self.names
+        return records.read_records(path, names, self.data_format)
 
     def _columns(self, record: Mapping[str, Any], where: str) -> Columns:
         """The columns of a record, whose names are given or usual ones."""
@@ -150,8 +162,10 @@ def _unknown_columns(record: Mapping[str, Any], where: str) -> str:
     found = f"found the columns {columns:.80}, expected text and label and, of pairs, text2"
     advice = "In training, `columns` names others: TEXT,LABEL[,TEXT2]."
     if isinstance(record, records.Row):
-        advice += " A .csv needs a first line with such names; without one, the columns of a .tsv "
-        advice += "have numbers."
+        advice += (
+            " A .csv needs a first line with such names; "
+            "without one, the columns of a .tsv have numbers."
+        )
     return f"{records.header_position(record, where)}: {found}. {advice}"
 
 
