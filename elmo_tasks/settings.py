@@ -1,7 +1,9 @@
-"""The settings of the tasks: one frozen dataclass for each, over those of ELMo, word vectors, text and training here.
+"""The settings of the tasks: a frozen dataclass for each.
 
-Each field has its help, limits, choices and group. From these come the flags and their help, the validation, config.json
-and the model card; a test compares the table of docs/reference.md.
+Their bases are the settings of ELMo, word vectors, text and training here.
+
+Each field has its help, limits, choices and group. From these come the flags and their help, the
+validation, config.json and the model card; a test compares the table of docs/reference.md.
 """
 
 import dataclasses
@@ -39,16 +41,16 @@ class Settings:
 
     def __new__(cls, *unnamed: Any, **values: Any):
         if unnamed:
-            example = f"{cls.__name__}(epochs=3)"
+            found = describe(unnamed[0])
             raise TypeError(
-                f"found {describe(unnamed[0])}, expected settings by name, as in {example}."
+                f"found {found}, expected settings by name, as in {cls.__name__}(epochs=3)."
             )
         known = [field.name for field in dataclasses.fields(cls)]
         for name in values.keys() - known:
+            hint = f"Expected some of {', '.join(known)}."
             close = difflib.get_close_matches(name, known, 1)
-            hint = (
-                f"Did you mean {close[0]!r}?" if close else f"Expected some of {', '.join(known)}."
-            )
+            if close:
+                hint = f"Did you mean {close[0]!r}?"
             raise TypeError(f"{cls.__name__} has no setting {name!r}. {hint}")
         return super().__new__(cls)
 
@@ -57,38 +59,39 @@ class Settings:
             if not field.metadata:  # a plain one of a user's own task, without limits
                 continue
             value = getattr(self, field.name)
-            needs = field.metadata["needs"]
             if isinstance(value, np.generic):  # of a search over an array
-                object.__setattr__(self, field.name, value := value.item())
-            if text := expected(field, value):
-                raise UserError(f"`{field.name}` is {value!r:.80}, expected {text}.")
-            if (
-                needs
-                and value != field.default
-                and not any(getattr(self, name) for name in needs.split(" or "))
-            ):
-                raise UserError(
-                    f"`{field.name}` has no effect without `{needs.replace(' or ', '` or `')}`."
-                )
+                value = value.item()
+                object.__setattr__(self, field.name, value)
+            what = expected(field, value)
+            if what:
+                raise UserError(f"`{field.name}` is {value!r:.80}, expected {what}.")
+            needs = field.metadata["needs"]
+            if needs and value != field.default:
+                self._check_needs(field.name, needs.split(" or "))
+
+    def _check_needs(self, name: str, needs: Sequence[str]) -> None:
+        """Raise if all the fields are off without which another one has no effect."""
+        if not any(getattr(self, needed) for needed in needs):
+            names = " or ".join(f"`{needed}`" for needed in needs)
+            raise UserError(f"`{name}` has no effect without {names}.")
 
     def to_dict(self) -> dict[str, Any]:
         """The values for config.json. An ELMo layer of the user's own is "a layer"."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        plain = str | int | float | list | tuple | None
-        values = {
-            name: str(value) if isinstance(value, Path) else value for name, value in values.items()
-        }
-        return {
-            name: value if isinstance(value, plain) else "a layer" for name, value in values.items()
-        }
+        values = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Path):
+                value = str(value)
+            elif not isinstance(value, str | int | float | list | tuple | None):
+                value = "a layer"
+            values[field.name] = value
+        return values
 
     def changed(self) -> dict[str, Any]:
         """The values that differ from the defaults."""
-        return {
-            name: value
-            for name, value in self.to_dict().items()
-            if value != getattr(type(self), name)
-        }
+        values = self.to_dict()
+        defaults = type(self)
+        return {name: value for name, value in values.items() if value != getattr(defaults, name)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +108,8 @@ class ELMoSettings(Settings):
     )
     layers: str | int = setting(
         "concat",
-        "ELMo's layers: concat or mix, of all layers or of some, as in concat:0,1; average; top; or a layer's number",
+        "ELMo's layers: concat or mix, of all layers or of some, as in concat:0,1; average; top; "
+        "or a layer's number",
         of=(str, int),
         needs="elmo",
         group="ELMo",
@@ -175,7 +179,10 @@ class TextSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings(Settings):
-    """A training with Adam. The learning rate rises during the share `warmup`, then falls linearly to `final_lr`."""
+    """A training with Adam.
+
+    The learning rate rises during the share `warmup`, then falls linearly to `final_lr`.
+    """
 
     epochs: int = setting(30, "maximum epochs", minimum=0, group="training")
     patience: int = setting(
