@@ -114,6 +114,7 @@ def describe(value: object) -> str:
 
 
 def check_option(name: str, value: object, allowed: Sequence) -> None:
+    """Raise a UserError unless a value is one of the strings, or None, that are allowed."""
     if not isinstance(value, str | None) or value not in allowed:
         choices = " or ".join([repr(choice) for choice in allowed])
         raise UserError(f"{name}={value!r:.80}: expected {choices}.")

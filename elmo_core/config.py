@@ -76,6 +76,7 @@ class ELMoConfig:
 
     @classmethod
     def preset(cls, name: str, **changes) -> "ELMoConfig":
+        """Return the configuration of a size of PRESETS, with some fields changed."""
         if name not in PRESETS:
             raise UserError(f"model size {name!r}: expected one of {', '.join(PRESETS)}.")
         values = PRESETS[name] | changes
@@ -83,6 +84,7 @@ class ELMoConfig:
 
     @classmethod
     def from_dict(cls, values: dict) -> "ELMoConfig":
+        """Return the configuration that a config.json contains."""
         if not isinstance(values, dict):
             raise UserError(f"model configuration: found {values!r:.60}, expected a JSON object.")
         known = {field.name for field in dataclasses.fields(cls)}
