@@ -18,8 +18,11 @@ CONTENT = "text, label and, for pairs, a second text, in CSV, TSV or JSON"
 
 def add_train(parser: argparse.ArgumentParser) -> None:
     task_flags.add_train(parser, ClassifierSettings, CONTENT, required=False)
-    help = "the sentence polarity dataset v1, instead of --train_file: its published split"
-    parser.add_argument("--data_dir", **DIR, help=help)
+    parser.add_argument(
+        "--data_dir",
+        **DIR,
+        help="the sentence polarity dataset v1, instead of --train_file: its published split",
+    )
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:

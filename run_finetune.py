@@ -1,16 +1,19 @@
 """Classify your own texts or text pairs, with or without ELMo; or run the sentence polarity task.
 
-    python run_finetune.py train --train_file=train.tsv --test_file=test.tsv --init_from_ckpt=checkpoints --save_dir=model
-    python run_finetune.py train --train_file=train.jsonl --init_from_ckpt=none --word_vectors=vectors.bin --save_dir=model
+    python run_finetune.py train --train_file=train.tsv --test_file=test.tsv \\
+        --init_from_ckpt=checkpoints --save_dir=model
+    python run_finetune.py train --train_file=train.jsonl --init_from_ckpt=none \\
+        --word_vectors=vectors.bin --save_dir=model
     python run_finetune.py predict --model_dir=model --input=texts.txt
     echo "A good film." | python run_finetune.py predict --model_dir=model
     python run_finetune.py evaluate --model_dir=model --test_file=test.tsv
     python run_finetune.py --data_dir=data/polarity --init_from_ckpt=checkpoints/sample
 
-Without a command, the flags are those of `train`. --head says how a text's token vectors become one. By default ELMo is
-frozen: it runs once over the texts, and a head over its layers is trained in seconds (`mean`) to minutes. --elmo_trainable
-then fine-tunes ELMo and the head together. The epoch with the highest ROC AUC on --dev_file is saved. --data_dir trains and
-scores on the published split of the sentence polarity dataset; word2vec + bag of words is the baseline.
+Without a command, the flags are those of `train`. --head says how a text's token vectors become
+one. By default ELMo is frozen: it runs once over the texts, and a head over its layers is trained
+in seconds (`mean`) to minutes. --elmo_trainable then fine-tunes ELMo and the head together. The
+epoch with the highest ROC AUC on --dev_file is saved. --data_dir trains and scores on the published
+split of the sentence polarity dataset; word2vec + bag of words is the baseline.
 """
 
 import argparse
@@ -40,8 +43,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     train, _, predict_flags = task_flags.add_commands(parser, "classifier", CONTENT, purpose)
     classifier_flags.add_train(train)
     arguments.add(predict_flags, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
-    lines = "a text per line, of a pair two, separated by a tab (default: standard input)"
-    arguments.add(predict_flags, "input", help=lines)
+    arguments.add(
+        predict_flags,
+        "input",
+        help="a text per line, of a pair two, separated by a tab (default: standard input)",
+    )
     return classifier_flags.parse(parser, argv)
 
 
@@ -54,22 +60,31 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def predict(args: argparse.Namespace, classifier: "Classifier") -> None:
-    """Write the class of each text, its probability and the text; or JSON. A blank line stays blank."""
+    """Write the class of each text, its probability and the text; or JSON.
+
+    A blank line stays blank.
+    """
     with script.output(args.output, args.input) as target:
         texts = input_texts(args, classifier.labels, classifier.parts["pairs"])
         tokenised = (classifier.tokenised(text) for text in texts)
         for text, row in classifier.predicted(tokenised, is_lazy=True):
-            target.write(f"{formatted(classifier, text, row, args) if any(text.texts) else ''}\n")
+            written = formatted(classifier, text, row, args) if any(text.texts) else ""
+            target.write(f"{written}\n")
             target.flush()
 
 
 def input_texts(args: argparse.Namespace, classes: Sequence, pairs: bool) -> Iterator[Text]:
     """Yield the texts of the input's lines."""
-    for number, line in enumerate(task_flags.text_lines(args.input, () if pairs else classes), 1):
-        line = line if line.strip() or not pairs else "\t"
-        yield as_text(
-            line.split("\t") if pairs else line, f"{args.input or 'standard input'}:{number}"
-        )
+    # The second text of a pair may be the name of a class.
+    labels = () if pairs else classes
+    for number, line in enumerate(task_flags.text_lines(args.input, labels), 1):
+        where = f"{args.input or 'standard input'}:{number}"
+        if not pairs:
+            yield as_text(line, where)
+        elif line.strip():
+            yield as_text(line.split("\t"), where)
+        else:
+            yield as_text(["", ""], where)
 
 
 def formatted(
@@ -78,13 +93,15 @@ def formatted(
     row: np.ndarray,
     args: argparse.Namespace,
 ) -> str:
+    """The line of a text. row: the probabilities of its classes (classes,)."""
     label = classifier.labels[row.argmax()]
     if args.output_format == "tsv":
         return "\t".join([str(label), f"{row.max():.4f}", *text.texts])
-    values = dict(zip(("text", "text2"), text.texts, strict=False)) | {"label": label}
-    values["probabilities"] = dict(
-        zip(map(str, classifier.labels), row.astype(float).round(6).tolist(), strict=True)
-    )
+    values = dict(zip(("text", "text2"), text.texts, strict=False))  # text2: of a pair
+    values["label"] = label
+    names = [str(label) for label in classifier.labels]
+    probabilities = row.astype(float).round(6).tolist()
+    values["probabilities"] = dict(zip(names, probabilities, strict=True))
     return json.dumps(values, ensure_ascii=False)
 
 

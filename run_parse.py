@@ -1,12 +1,14 @@
 """Train and use a dependency parser on a treebank of your own. ELMo is optional.
 
-    python run_parse.py train --train_file=train.conllu --dev_file=dev.conllu --init_from_ckpt=en --save_dir=parser
+    python run_parse.py train --train_file=train.conllu --dev_file=dev.conllu \\
+        --init_from_ckpt=en --save_dir=parser
     echo "The room was quiet." | python run_parse.py predict --model_dir=parser
     python run_parse.py predict --model_dir=parser --input=test.conllu --output=parsed.conllu
     python run_parse.py evaluate --model_dir=parser --test_file=test.conllu
 
-Treebanks are in CoNLL-U. The network is the biaffine parser of Dozat and Manning (2017); trees have one root. The epoch with
-the highest LAS on --dev_file is saved. UAS and LAS are those of the CoNLL 2018 shared task, for gold words.
+Treebanks are in CoNLL-U. The network is the biaffine parser of Dozat and Manning (2017); trees have
+one root. The epoch with the highest LAS on --dev_file is saved. UAS and LAS are those of the CoNLL
+2018 shared task, for gold words.
 """
 
 import argparse
@@ -53,7 +55,7 @@ def predict(args: argparse.Namespace, parser: "Parser") -> None:
         for k, tree in enumerate(parser.iter_predict(sentences(args, parser))):
             target.write(tree.to_conllu())
             target.flush()
-            if args.svg and not k:
+            if args.svg and k == 0:
                 with disk.atomic_write(args.svg) as file:
                     file.write(tree.to_svg())
 
@@ -62,9 +64,8 @@ def sentences(args: argparse.Namespace, parser: "Parser") -> Iterator[Tree]:
     """The sentences of the input."""
     if args.input and ending(args.input) == "conllu":
         return read_conllu(args.input, is_gold=False)
-    trees = (
-        parser.sentence(line, lang=args.lang) for line in task_flags.text_lines(args.input, ())
-    )
+    lines = task_flags.text_lines(args.input, labels=())
+    trees = (parser.sentence(line, lang=args.lang) for line in lines)
     return (tree for tree in trees if tree.tokens)
 
 

@@ -1,4 +1,4 @@
-"""The commands and flags that the scripts of the tasks share, made from the fields of their settings."""
+"""The commands and flags that the tasks' scripts share, made from the fields of their settings."""
 
 import argparse
 import dataclasses
@@ -30,7 +30,9 @@ CONLLU = re.compile(r"# (sent_id|text) = |\d+(-\d+)?(\t[^\t]*){9}$")
 def add_commands(
     parser: argparse.ArgumentParser, name: str, content: str, purpose: str
 ) -> list[argparse.ArgumentParser]:
-    """Add the commands train, evaluate and predict, with the flags that all tasks have; those of `train` are to come.
+    """Add the commands train, evaluate and predict, with the flags that all tasks have.
+
+    Those of `train` are added by `add_train`.
 
     name: of the task. content: of the training data. purpose: of `predict`.
     """
@@ -53,8 +55,12 @@ def add_train(
     """
     data = parser.add_argument_group("data")
     data.add_argument("--train_file", **FILE, required=required, help=f"training data: {content}")
-    held_out = "dev set, which selects the best epoch (default: a tenth of --train_file)"
-    data.add_argument("--dev_file", dest="dev", **FILE, help=held_out)
+    data.add_argument(
+        "--dev_file",
+        **FILE,
+        dest="dev",
+        help="dev set, which selects the best epoch (default: a tenth of --train_file)",
+    )
     data.add_argument("--test_file", **FILE, help="test set, on which the best epoch is scored")
     add(data, "save_dir", required=required)
     add(data, "overwrite", "resume", "json")
@@ -72,6 +78,7 @@ def add_train(
 
 
 def _elmo(text: str) -> str | None:
+    """The value of --init_from_ckpt: "none" is no ELMo."""
     return None if text.lower() == "none" else text
 
 
@@ -80,7 +87,10 @@ def parse(
     argv: Sequence[str] | None,
     settings: type[Settings],
 ) -> argparse.Namespace:
-    """Parse the flags, and make the settings of a training, which are checked before Paddle is imported."""
+    """Parse the flags, and make the settings of a training.
+
+    These are checked before Paddle is imported.
+    """
     args = parser.parse_args(argv)
     if args.command == "train":
         args.settings = settings(**options(settings.__init__, args))
@@ -88,15 +98,21 @@ def parse(
 
 
 def run(args: argparse.Namespace, task: "type[Task]", **commands: Callable) -> None:
-    """Train, or run another command with the trained model. commands: those that differ from the usual ones."""
+    """Train, or run another command with the trained model.
+
+    commands: those that differ from the usual ones.
+    """
     if getattr(args, "input", None):
         disk.check_input(args.input, "the data to predict", "--input")
-    disk.check_output("--json", getattr(args, "json", None), *_inputs(args, task.settings_type))
+    inputs = _inputs(args, task.settings_type)
+    disk.check_output("--json", getattr(args, "json", None), *inputs)
     runtime.set_device(args.device)
-    command = {"train": train, "evaluate": evaluate, **commands}[args.command]
-    command(
-        args, task if args.command == "train" else task(args.model_dir, args.device, args.precision)
-    )
+    functions = {"train": train, "evaluate": evaluate} | commands
+    function = functions[args.command]
+    if args.command == "train":
+        function(args, task)
+    else:
+        function(args, task(args.model_dir, args.device, args.precision))
 
 
 def _inputs(args: argparse.Namespace, settings: type[Settings]) -> list[Path]:
@@ -112,19 +128,22 @@ def _inputs(args: argparse.Namespace, settings: type[Settings]) -> list[Path]:
 
 def text_lines(path: Path | None, labels: Sequence[Label]) -> Iterator[str]:
     """Yield the lines of text to predict, which have no labels."""
-    if reader := TABLES.get(ending(path or "")):
+    reader = TABLES.get(ending(path or ""))
+    if reader:
         column = f"pandas.{reader.format(str(path))}['text']"
         raise UserError(
-            f"{path}:1: expected a file of text, one per line. In Python, a model predicts a column of a table: "
-            f"model.predict({column}). `evaluate` scores labelled files."
+            f"{path}:1: expected a file of text, one per line. "
+            f"In Python, a model predicts a column of a table: model.predict({column}). "
+            "`evaluate` scores labelled files."
         )
     labelled = {f"\t{label}" for label in labels}
     for number, line in enumerate(read_lines(path), 1):
         where = f"{path or 'standard input'}:{number}"
         if CONLLU.match(line):
+            command = command_line("run_parse.py predict")
             raise UserError(
                 f"{where}: {line!r:.60} is CoNLL-U, expected text. "
-                f"`{command_line('run_parse.py predict')}` reads it, from a file that ends in .conllu."
+                f"`{command}` reads it, from a file that ends in .conllu."
             )
         if line[line.rfind("\t") :] in labelled:
             raise labelled_line(where, line)
@@ -134,17 +153,23 @@ def text_lines(path: Path | None, labels: Sequence[Label]) -> Iterator[str]:
 def labelled_line(where: str, line: str) -> UserError:
     """The error about a line with labels where text is expected."""
     return UserError(
-        f"{where}: {line!r:.60} is labelled, expected text alone. Remove the labels; `evaluate` scores such files."
+        f"{where}: {line!r:.60} is labelled, expected text alone. "
+        "Remove the labels; `evaluate` scores such files."
     )
 
 
 def train(args: argparse.Namespace, task: "type[Task]", data: Any = None, test: Any = None) -> None:
     """Train; print the scores, and write --json. data, test: if no files are given."""
-    given = {
-        name: getattr(args, name) for name in ("dev", "save_dir", "overwrite", "resume", "device")
-    }
-    test = args.test_file or test
-    trained = task.train(data or args.train_file, **given, test=test, settings=args.settings)
+    trained = task.train(
+        data or args.train_file,
+        dev=args.dev,
+        test=args.test_file or test,
+        settings=args.settings,
+        save_dir=args.save_dir,
+        overwrite=args.overwrite,
+        resume=args.resume,
+        device=args.device,
+    )
     for part, score in trained.scores.items():
         epoch = f", epoch {trained.training['epoch']}" if part == "dev" else ""
         print(f"== {part}{epoch}: {score.summary.strip()}")
@@ -157,5 +182,6 @@ def train(args: argparse.Namespace, task: "type[Task]", data: Any = None, test: 
 def evaluate(args: argparse.Namespace, task: "Task") -> None:
     """Print the scores of a test set, and write --json."""
     score = task.evaluate(args.test_file)
-    print(f"== {args.test_file}: {score.summary}\n{score.table()}")
+    print(f"== {args.test_file}: {score.summary}")
+    print(score.table())
     disk.write_json(args.json, {"test": score.to_dict()}, indent=1, ensure_ascii=False)
