@@ -17,6 +17,7 @@ CONTENT = "text, label and, for pairs, a second text, in CSV, TSV or JSON"
 
 
 def add_train(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of a training."""
     task_flags.add_train(parser, ClassifierSettings, CONTENT, required=False)
     parser.add_argument(
         "--data_dir",
@@ -26,8 +27,10 @@ def add_train(parser: argparse.ArgumentParser) -> None:
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the flags. The training data are either files or the sentence polarity dataset."""
     args = task_flags.parse(parser, argv, ClassifierSettings)
-    if args.command == "train" and (args.data_dir is None) == (args.train_file is None):
+    sources = [name for name in ("train_file", "data_dir") if getattr(args, name, None)]
+    if args.command == "train" and len(sources) != 1:
         raise UserError(
             "expected either --train_file, or --data_dir of the sentence polarity dataset."
         )
@@ -35,6 +38,7 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argpar
 
 
 def train(args: argparse.Namespace, task: "type[Classifier]") -> None:
+    """Train on the data that the flags name."""
     if args.data_dir:
         reviews, labels = read_polarity(args.data_dir)
         data, test = published_split(reviews, labels, args.seed)

@@ -136,7 +136,7 @@ def text_lines(path: Path | None, labels: Sequence[Label]) -> Iterator[str]:
             f"In Python, a model predicts a column of a table: model.predict({column}). "
             "`evaluate` scores labelled files."
         )
-    labelled = {f"\t{label}" for label in labels}
+    names = {str(label) for label in labels}
     for number, line in enumerate(read_lines(path), 1):
         where = f"{path or 'standard input'}:{number}"
         if CONLLU.match(line):
@@ -145,7 +145,8 @@ def text_lines(path: Path | None, labels: Sequence[Label]) -> Iterator[str]:
                 f"{where}: {line!r:.60} is CoNLL-U, expected text. "
                 f"`{command}` reads it, from a file that ends in .conllu."
             )
-        if line[line.rfind("\t") :] in labelled:
+        _, tab, last_column = line.rpartition("\t")
+        if tab and last_column in names:
             raise labelled_line(where, line)
         yield line
 
