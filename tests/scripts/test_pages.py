@@ -61,6 +61,7 @@ OTHERS_TEST = (
     "pip install",
     "MASTER=",
     "HOST=",
+    "FIRST=",
     "export ",
     "srun ",
 )  # .ci/run, test_wheel.py, test_cluster.py
