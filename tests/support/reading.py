@@ -13,38 +13,20 @@ from elmo_tasks.reading.text import Text, Window
 TEXT = "老师住在北京。他在银行工作。医生住在上海。"
 QUESTIONS = {"老师住在哪里？": "北京", "谁住在上海？": "医生", "老师在哪里工作？": "银行"}
 SMALL = ReaderSettings(elmo=None, word_dim=5, hidden_dim=3, dropout=0.0, lang="zh")
-WORDS = Vocabulary(
-    [
-        *SPECIAL_TOKENS,
-        *[
-            "老师",
-            "医生",
-            "住",
-            "在",
-            "北京",
-            "上海",
-            "银行",
-            "工作",
-            "他",
-            "。",
-            "哪里",
-            "谁",
-            "？",
-        ],
-    ]
-)
+TOKENS = "老师 医生 住 在 北京 上海 银行 工作 他 。 哪里 谁 ？"
+WORDS = Vocabulary([*SPECIAL_TOKENS, *TOKENS.split()])
 
 
 def group(
     text: str = TEXT, *questions: str, begin: int = 0, end: int | None = None
 ) -> QuestionGroup:
-    whole = Text.from_string(text, Tokeniser("zh"))
-    texts = [Text.from_string(question, Tokeniser("zh")) for question in questions or QUESTIONS]
-    return QuestionGroup(
-        Window(whole, begin, len(whole.tokens) if end is None else end),
-        texts,
-        [(1, 2)] * len(texts),
-    )
+    """Questions to the tokens [begin, end) of a text; the answers are at the same span."""
+    tokeniser = Tokeniser("zh")
+    passage = Text.from_string(text, tokeniser)
+    if end is None:
+        end = len(passage.tokens)
+    asked = [Text.from_string(question, tokeniser) for question in questions or QUESTIONS]
+    return QuestionGroup(Window(passage, begin, end), asked, spans=[(1, 2)] * len(asked))
 
 
 def make_reader(settings: ReaderSettings = SMALL, no_answer: bool = False) -> Reader:

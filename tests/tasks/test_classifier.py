@@ -174,8 +174,14 @@ def test_what_is_trained_is_complete_and_learns(tmp_path, small_weights, inputs,
     settings = replace(SETTINGS, **{"word_dim": 0, **chosen})
     texts = [(text, "x y") for text in TEXTS] if pairs else TEXTS
     phases = []
-    classifier = train(texts, settings=settings, dev=(texts, LABELS), test=(texts, LABELS), save_dir=tmp_path / "m",
-                       progress=lambda scores: phases.append(scores["phase"]))  # fmt: skip
+    classifier = train(
+        texts,
+        settings=settings,
+        dev=(texts, LABELS),
+        test=(texts, LABELS),
+        save_dir=tmp_path / "m",
+        progress=lambda scores: phases.append(scores["phase"]),
+    )
     assert (
         phases
         == [1] * settings.epochs
@@ -220,9 +226,8 @@ def uninterrupted(in_two_phases) -> Classifier:
 @pytest.mark.parametrize("stop", [1, 6, 7, 8])
 def test_resumed_training_is_the_same(tmp_path, in_two_phases, uninterrupted, stop, messages):
     if not paddle_compat.random_states(paddle):
-        pytest.skip(
-            f"paddle {paddle.__version__} hides the state of its random generator, which dropout draws from"
-        )
+        version = paddle.__version__
+        pytest.skip(f"paddle {version} hides the state of its generator, which dropout draws from")
     epochs = []
 
     def interrupt(scores):

@@ -124,8 +124,9 @@ def test_decoding_finds_the_best_sequence_that_the_scheme_allows(scheme):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_probability_of_a_span_is_that_of_its_labels(scheme):
-    """The sum over the allowed sequences that have the same labels there, among all allowed ones."""
-    crf, length = random_crf(scheme), 4
+    """The sum over the allowed sequences with the same labels there, among all allowed ones."""
+    crf = random_crf(scheme)
+    length = 4
     emissions = random_emissions(len(LABELS[scheme]))[0]
     possible = allowed_paths(scheme, length)
     scores = path_scores(possible, emissions, weights_of(crf))

@@ -82,9 +82,8 @@ def test_a_table_trains_the_same(regressor):
 
 def test_it_is_resumed_bit_for_bit(regressor, tmp_path):
     if not paddle_compat.random_states(paddle):
-        pytest.skip(
-            f"paddle {paddle.__version__} hides the state of its random generator, which dropout draws from"
-        )
+        version = paddle.__version__
+        pytest.skip(f"paddle {version} hides the state of its generator, which dropout draws from")
 
     def interrupt(scores: dict) -> None:
         if scores["epoch"] == 2:

@@ -52,7 +52,10 @@ def test_a_question_has_the_score_of_its_best_answer():
 
 
 def test_questions_without_an_answer_are_scored_as_by_squads_evaluator():
-    """The evaluator's `get_raw_scores` and `make_eval_dict`, written out. A lone article has no words."""
+    """The evaluator's `get_raw_scores` and `make_eval_dict`, written out.
+
+    A lone article has no words.
+    """
 
     def official(answers: list[str], predicted: str) -> tuple[float, float]:
         golds = [answer for answer in answers if squad_words(answer)] or [""]

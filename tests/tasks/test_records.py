@@ -1,4 +1,7 @@
-"""Records of files and tables, labels, and messages about them; the examples of docs/data.md in both languages."""
+"""Records of files and tables, labels, and messages about them.
+
+Also the examples of docs/data.md in both languages.
+"""
 
 import gzip
 import itertools

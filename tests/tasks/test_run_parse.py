@@ -12,7 +12,8 @@ from args import with_flags
 from elmo_core.messages import UserError
 from elmo_tasks.parsing.data import read_conllu
 
-SIZES = "--epochs=1 --hidden_dim=4 --arc_dim=4 --label_dim=4 --word_dim=4 --init_from_ckpt=none --device=cpu"
+SIZES = "--hidden_dim=4 --arc_dim=4 --label_dim=4 --word_dim=4"
+QUICK = f"--epochs=1 {SIZES} --init_from_ckpt=none --device=cpu"
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("parse")
     write_treebank(folder / "train.conllu")
     files = [f"--train_file={folder / 'train.conllu'}", f"--save_dir={folder / 'p'}"]
-    run_parse.main(["train", *files, *SIZES.split()])
+    run_parse.main(["train", *files, *QUICK.split()])
     return folder
 
 
@@ -43,20 +44,20 @@ PREDICT = "predict --model_dir=p --device=cpu"
 
 
 def test_evaluate_prints_the_scores_of_training(run, tmp_path):
-    printed = run(
-        f"train --train_file=train.conllu --test_file=train.conllu --save_dir={tmp_path / 'p'} {SIZES}"
-    )
+    folder = tmp_path / "p"
+    files = f"--train_file=train.conllu --test_file=train.conllu --save_dir={folder}"
+    printed = run(f"train {files} {QUICK}")
     (summary,) = (line for line in printed.splitlines() if line.startswith("== test"))
-    evaluated = run(f"evaluate --model_dir={tmp_path / 'p'} --test_file=train.conllu --device=cpu")
+    evaluated = run(f"evaluate --model_dir={folder} --test_file=train.conllu --device=cpu")
     assert summary.removeprefix("== test: ") in evaluated
 
 
 def test_a_treebank_is_parsed_and_its_first_tree_drawn(run, tmp_path):
-    run(
-        f"{PREDICT} --input=train.conllu --output={tmp_path / 'out.conllu'} --svg={tmp_path / 'tree.svg'}"
-    )
-    assert len(list(read_conllu(tmp_path / "out.conllu"))) == 8
-    assert "<svg" in (tmp_path / "tree.svg").read_text(encoding="utf-8")
+    parsed = tmp_path / "out.conllu"
+    drawn = tmp_path / "tree.svg"
+    run(f"{PREDICT} --input=train.conllu --output={parsed} --svg={drawn}")
+    assert len(list(read_conllu(parsed))) == 8
+    assert "<svg" in drawn.read_text(encoding="utf-8")
 
 
 def test_lines_of_text_are_sentences_and_blank_ones_none(run):
@@ -84,8 +85,8 @@ def test_raw_text_is_written_with_the_places_of_its_words(run):
         (f"{PREDICT} --input=missing.txt", "", r"--input missing\.txt"),
         (f"{PREDICT} --input=train.conllu --svg=train.conllu", "", "--svg"),
         (PREDICT, "# text = a\n", r"standard input:1: .*conllu"),
-        (f"train --train_file=train.conllu --save_dir=p {SIZES}", "", "--overwrite"),
-        (f"train --train_file=missing.conllu --save_dir=q {SIZES}", "", r"missing\.conllu"),
+        (f"train --train_file=train.conllu --save_dir=p {QUICK}", "", "--overwrite"),
+        (f"train --train_file=missing.conllu --save_dir=q {QUICK}", "", r"missing\.conllu"),
     ],
 )
 def test_mistakes(run, flags, text, pattern):

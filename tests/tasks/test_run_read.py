@@ -1,4 +1,4 @@
-"""run_read.py on small files: training, answers, scores, data sets, and mistakes on its command line."""
+"""run_read.py on small files: training, answers, scores, data sets, mistakes in its flags."""
 
 import io
 import json

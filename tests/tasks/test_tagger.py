@@ -309,7 +309,10 @@ TAGGED = ["小明/nr 爱/v 苹果/n 。/w", "我/n 爱/v 北京大学/n ，/w", 
     [(["苹果", "北京", "大学"], ["北京", "大学", "很", "好"]), (None, ["北京大学", "很", "好"])],
 )
 def test_words_with_tags_from_training_to_raw_text(tmp_path, pieces, tokens):
-    """The spans are the words in the characters of the text, whether tokens are pieces or whole words."""
+    """The spans are the words in the characters of the text.
+
+    That is so whether tokens are pieces or whole words.
+    """
     (tmp_path / "train").write_text("\n".join(TAGGED * 4), encoding="utf-8")
     settings = replace(LEARNS, data_format="tagged", lang="zh")
     if pieces:

@@ -1,4 +1,4 @@
-"""Labelled sentences: their formats, what is wrong in them, and spans of text that become labels."""
+"""Labelled sentences: their formats, what is wrong in them, spans of text that become labels."""
 
 import json
 
@@ -13,8 +13,20 @@ EXPECTED = [
     (["Ann", "saw", "Rome"], ["B-PER", "O", "B-LOC"]),
     (["Rome", "is", "big"], ["B-LOC", "O", "O"]),
 ]
-CONLLU = "# sent_id = 1\n1-2\tAnn saw\t_\n1\tAnn\tx\tB-PER\n2\tsaw\tx\tO\n2.1\tthat\tx\tO\n3\tRome\tx\tB-LOC\n\n"
+CONLL = (
+    "\ufeffAnn\tNNP\tB-PER\r\nsaw\tV\tO\r\nRome\tN\tB-LOC\r\n\r\n"
+    "Rome\tx\tB-LOC\nis\tx\tO\nbig\tx\tO\n"
+)
+CONLLU = (
+    "# sent_id = 1\n1-2\tAnn saw\t_\n1\tAnn\tx\tB-PER\n2\tsaw\tx\tO\n2.1\tthat\tx\tO\n"
+    "3\tRome\tx\tB-LOC\n\n1\tRome\tx\tB-LOC\n2\tis\tx\tO\n3\tbig\tx\tO\n"
+)
+LABELS_FIRST = "B-PER x Ann\nO x saw\nB-LOC x Rome\n\nB-LOC x Rome\nO x is\nO x big\n"
+LINES = "\n".join(json.dumps({"tokens": tokens, "ner_tags": tags}) for tokens, tags in EXPECTED)
+ARRAY = json.dumps([{"words": tokens, "y": tags} for tokens, tags in EXPECTED])
 SPANS = {"text": "Ann saw Rome", "label": [[0, 3, "PER"], [8, 12, "LOC"]]}
+SPANS_BY_LABEL = {"text": "Rome is big", "label": {"LOC": {"Rome": [[0, 3]]}}}
+TAGGED = "Ann/B-PER saw/O Rome/B-LOC\nRome/B-LOC is/O big/O"
 
 
 def read(path, content: str, **settings) -> list[tuple[list, list]]:
@@ -27,16 +39,15 @@ def read(path, content: str, **settings) -> list[tuple[list, list]]:
     ("name", "content", "settings"),
     [
         ("a.txt", "Ann B-PER\nsaw O\nRome B-LOC\n\n-DOCSTART- O\n\nRome B-LOC\nis O\nbig O", {}),
-        ("a.conll", "\ufeffAnn\tNNP\tB-PER\r\nsaw\tV\tO\r\nRome\tN\tB-LOC\r\n\r\nRome\tx\tB-LOC\nis\tx\tO\nbig\tx\tO\n", {}),
-        ("a.txt", "B-PER x Ann\nO x saw\nB-LOC x Rome\n\nB-LOC x Rome\nO x is\nO x big\n", {"columns": "2,0"}),
-        ("a.conllu", CONLLU + "1\tRome\tx\tB-LOC\n2\tis\tx\tO\n3\tbig\tx\tO\n", {}),
-        ("a.jsonl", "\n".join(json.dumps({"tokens": t, "ner_tags": x}) for t, x in EXPECTED), {}),
-        ("a.json", json.dumps([{"words": t, "y": x} for t, x in EXPECTED]), {"columns": ["words", "y"]}),
-        ("a.jsonl", json.dumps(SPANS) + '\n{"text": "Rome is big", "label": {"LOC": {"Rome": [[0, 3]]}}}', {}),
-        ("a.txt", "\n".join(" ".join(f"{t}/{x}" for t, x in zip(*row, strict=True)) for row in EXPECTED),
-         {"data_format": "tagged"}),
+        ("a.conll", CONLL, {}),
+        ("a.txt", LABELS_FIRST, {"columns": "2,0"}),
+        ("a.conllu", CONLLU, {}),
+        ("a.jsonl", LINES, {}),
+        ("a.json", ARRAY, {"columns": ["words", "y"]}),
+        ("a.jsonl", f"{json.dumps(SPANS)}\n{json.dumps(SPANS_BY_LABEL)}", {}),
+        ("a.txt", TAGGED, {"data_format": "tagged"}),
     ],
-)  # fmt: skip
+)
 def test_formats(tmp_path, name, content, settings):
     assert read(tmp_path / name, content, **settings) == EXPECTED
 

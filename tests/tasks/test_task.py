@@ -209,7 +209,7 @@ TREE = "1\t{}\t_\tX\t_\t_\t0\troot\t_\t_\n2\t{}\t_\tY\t_\t_\t1\tdep\t_\t_\n\n"
 
 
 def train_each_task(language: str, folder: Path, **changes) -> list:
-    """A tagger, a classifier, a parser and a reader, each trained for no epoch with small networks."""
+    """A tagger, a classifier, a parser and a reader with small networks, trained for no epoch."""
     few = {"epochs": 0, "hidden_dim": 3, **changes}
     is_chinese = language == "zh"
     sentence = ["我", "爱", "北京"] if is_chinese else ["I", "like", "Paris"]

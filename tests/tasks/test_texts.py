@@ -17,7 +17,15 @@ def write(path: Path, content: str) -> Path:
     return path
 
 
-SINGLE, PAIR = [(("good film",), "p"), (("bad",), "1")], [(("a", "b c"), "1")]
+SINGLE = [(("good film",), "p"), (("bad",), "1")]
+PAIR = [(("a", "b c"), "1")]
+REVIEWS = '[{"review": "good film", "stars": "p"}, {"review": "bad", "stars": "1"}]'
+LINES = """{"text": "good\\n film", "label": "p", "id": 5}
+{"label": 1, "text": "bad"}
+"""
+QUOTED = """text,label
+"a ""good"", old; film",p
+"""
 
 
 @pytest.mark.parametrize(
@@ -29,22 +37,20 @@ SINGLE, PAIR = [(("good film",), "p"), (("bad",), "1")], [(("a", "b c"), "1")]
         ("a.tsv", "p\tx\tgood film\n1\tx\tbad\n", "2,0", SINGLE),
         ("a.tsv", "id\twords\tclass\n1\tgood film\tp\n2\tbad\t1\n", ["words", "class"], SINGLE),
         ("a.tsv", '"a" b\tp\n', None, [(('"a" b',), "p")]),
-        ("a.jsonl", '{"text": "good\\n film", "label": "p", "id": 5}\n{"label": 1, "text": "bad"}\n', None,
-         [SINGLE[0], (("bad",), 1)]),
-        ("a.json", '[{"review": "good film", "stars": "p"}, {"review": "bad", "stars": "1"}]', "review,stars", SINGLE),
+        ("a.jsonl", LINES, None, [SINGLE[0], (("bad",), 1)]),
+        ("a.json", REVIEWS, "review,stars", SINGLE),
         ("a.csv", "text,label\ngood film,p\nbad,1\n", None, SINGLE),
         ("a.csv", 'id,TEXT,Label\n1,"good\n\nfilm",p\n2,bad,1\n', None, SINGLE),
-        ("a.csv", 'text,label\n"a ""good"", old; film",p\n', None, [(('a "good", old; film',), "p")]),
+        ("a.csv", QUOTED, None, [(('a "good", old; film',), "p")]),
         ("a.tsv", "a\t1\tb c\n", None, PAIR),
         ("a.tsv", "sentence1\tsentence2\tlabel\na\tb c\t1\n", None, PAIR),
         ("a.tsv", "a\tb c\t1\n", "0,2,1", PAIR),
     ],
-)  # fmt: skip
+)
 def test_files_of_texts(tmp_path, name, content, columns, expected):
-    reader = TextReader(columns)
-    assert [
-        (x.texts, x.label) for x in reader.read(str(write(tmp_path / name, content)), "texts")
-    ] == expected
+    path = write(tmp_path / name, content)
+    found = TextReader(columns).read(str(path), "texts")
+    assert [(text.texts, text.label) for text in found] == expected
 
 
 @pytest.mark.parametrize(

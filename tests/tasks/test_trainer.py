@@ -1,4 +1,7 @@
-"""The trainer: the moving average of the weights, learning rates, the best epoch, resuming, what is held out."""
+"""The trainer.
+
+The moving average of the weights, learning rates, the best epoch, resuming, what is held out.
+"""
 
 import itertools
 from dataclasses import replace
@@ -147,11 +150,10 @@ def test_the_first_best_epoch_is_kept_and_patience_ends_the_training(monkeypatch
 
 @pytest.mark.parametrize("stop", [1, 3])
 def test_a_resumed_training_continues_bit_for_bit(tmp_path, monkeypatch, stop):
-    """Each epoch is scored better than those before it, so that the model has the weights of the last one."""
+    """Each epoch is scored better than those before it: the model has the weights of the last."""
     if not paddle_compat.random_states(paddle):
-        pytest.skip(
-            f"paddle {paddle.__version__} hides the state of its random generator, which dropout draws from"
-        )
+        version = paddle.__version__
+        pytest.skip(f"paddle {version} hides the state of its generator, which dropout draws from")
     scores = itertools.count()
     monkeypatch.setattr(Tagger, "measure", lambda *_: scored(next(scores)))
 
