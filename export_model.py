@@ -7,7 +7,8 @@
 
 MODEL is a checkpoint or published model of ELMo, or the folder of a tagger, classifier or parser.
 The exported folder has the graph, its input tables, a README on inputs and outputs, and programs
-that turn lines of raw text into vectors, labels, classes or trees. It needs none of this project's code.
+that turn lines of raw text into vectors, labels, classes or trees. It needs none of this project's
+code.
 """
 
 import argparse
@@ -32,8 +33,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--onnx", action="store_true", help="also write model.onnx, for ONNX Runtime and others"
     )
-    layers = "of ELMo: all, top, average, an index, or several: 0,1 (default: all)"
-    parser.add_argument("--layers", metavar="L", help=layers)
+    parser.add_argument(
+        "--layers",
+        metavar="L",
+        help="of ELMo: all, top, average, an index, or several: 0,1 (default: all)",
+    )
     return parser.parse_args(argv)
 
 
@@ -68,12 +72,21 @@ def main(argv: Sequence[str] | None = None) -> None:
         source = elmo_folder(path, values[ELMO])
         if source:
             cards.append(source / CARD)
-    folder.write(network, args.output, f"{task} {args.model}", args.onnx, cards)
+    folder.write(
+        network=network,
+        folder=args.output,
+        source=f"{task} {args.model}",
+        onnx=args.onnx,
+        cards=cards,
+    )
     print(f"exported to {args.output}; its README.md describes the inputs and outputs")
 
 
 def find_task(name: str) -> Path:
-    """Return the folder of a trained task: a user's or, by its name, a ready-made one. Otherwise the name as a path."""
+    """Return the folder of a trained task: a user's or, by its name, a ready-made one.
+
+    If there is none, it is the name as a path.
+    """
     from elmo_tasks.folder import read_config  # imports Paddle
 
     path = disk.user_path(name)

@@ -128,7 +128,7 @@ def _item(rows: Sequence[_Row], tokenise: Tokeniser) -> Item:
 
 
 class Baselines:
-    """Log frequency of words in a corpus, and their forward surprisal under its 5-grams, in bits."""
+    """Log frequency of words in a corpus, and their surprisal under its 5-grams, in bits."""
 
     def __init__(self, corpus: Corpus, vocabulary: Vocabulary):
         corpus.count(vocabulary)  # raises if it has no words

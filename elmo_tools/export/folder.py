@@ -1,6 +1,7 @@
-"""The exported folder: the graphs, the tables of their inputs and outputs, a README, and programs that run them.
+"""The exported folder: graphs, tables of their inputs and outputs, a README, and programs.
 
-The programs are those of examples/ and the modules of this project that they import: for tokenising text, for one.
+The programs run the graphs. They are those of examples/ and the modules of this project that they
+import: for tokenising text, for one.
 """
 
 import importlib.util
@@ -18,17 +19,16 @@ from elmo_tools.export.networks import Network
 from elmo_tools.export.paddle_graph import paddle_graph
 
 FOLDER = Path(__file__).parent
-EXAMPLES, README = FOLDER / "examples", FOLDER / "readme.md"
+EXAMPLES = FOLDER / "examples"
+README = FOLDER / "readme.md"
 IMPORT = re.compile(r"^from (elmo_(?:core|tasks)(?:\.\w+)*)\.(\w+) import", re.MULTILINE)
-OTHER_IMPORT = re.compile(
-    r"^(?:from|import) elmo.*", re.MULTILINE
-)  # one in a function may not be for these programs
-GRAPHS = {
-    "model.json": "3.0 to 3.3",
-    "model.pdmodel": "2.6 to 3.3",
-}  # and the versions of Paddle that read them
+# At the beginning of a line: an import in a function may not be for these programs.
+OTHER_IMPORT = re.compile(r"^(?:from|import) elmo.*", re.MULTILINE)
+# Paddle's graph, and the versions of Paddle that read it.
+GRAPHS = {"model.json": "3.0 to 3.3", "model.pdmodel": "2.6 to 3.3"}
 CARDS = "MODEL_CARD.md"
-PACKAGES = {"zh": ", jieba", "any": ", regex"}  # of languages
+# Packages that the programs need for a language.
+PACKAGES = {"zh": ", jieba", "any": ", regex"}
 
 
 def write(
@@ -36,10 +36,12 @@ def write(
 ) -> None:
     """Write the exported folder.
 
-    source: the model's name, for the README. onnx: also write model.onnx. cards: the cards of the models that are in the
-    graph, with their licences and attributions, as far as these files exist.
+    source: the model's name, for the README. onnx: also write model.onnx. cards: the cards of the
+    models that are in the graph, with their licences and attributions, as far as these files exist.
     """
-    writers, programs = [(paddle_graph, "model")], ["model_io.py", "run_paddle.py"]
+    settings = network.settings
+    writers = [(paddle_graph, "model")]
+    programs = ["model_io.py", "run_paddle.py"]
     versions = f"paddlepaddle {paddle.__version__}, Python {platform.python_version()}"
     if onnx:
         import_optional("onnx", "--onnx")
@@ -48,48 +50,70 @@ def write(
         writers.append((onnx_graph, "model.onnx"))
         programs.append("run_onnx.py")
         versions = f"{versions}, {VERSIONS}"
-    settings = network.settings
-    cut = "zh" if settings.get("unit") == "jieba" else settings["lang"]
-    values = {
-        "source": source,
-        "versions": versions,
-        "lines": network.lines,
-        "packages": PACKAGES.get(cut, ""),
-        "inputs": _table(network.inputs),
-        "outputs": _table(network.outputs),
-        "licence": "",
-    }
-    description = {"inputs": network.inputs, "outputs": network.outputs, "settings": settings}
     predict = f"predict_{settings['task']}.py"
-    texts = {**network.files, **_programs([*programs, predict])}
+    texts = _programs([*programs, predict])
     texts["predict.py"] = texts.pop(predict)
+    texts.update(network.files)
+    description = {"inputs": network.inputs, "outputs": network.outputs, "settings": settings}
     texts["inputs.json"] = json.dumps(description, indent=1) + "\n"
-    cards = [path.read_text(encoding="utf-8") for path in cards if path.is_file()]
-    if cards:
-        texts[CARDS] = "\n".join(cards)
-        values["licence"] = (
-            f"`{CARDS}` says what the model was trained on, and the licence of its weights. "
-        )
+    card_texts = [path.read_text(encoding="utf-8") for path in cards if path.is_file()]
+    if card_texts:
+        texts[CARDS] = "\n".join(card_texts)
     with disk.atomic_folder(folder) as unfinished:
         for writer, name in writers:
             with writer(unfinished / name) as ops:
                 network.add_to(ops)
-        (values["graph"],) = (name for name in GRAPHS if (unfinished / name).exists())
-        values["reads"] = GRAPHS[values["graph"]]
-        texts["README.md"] = README.read_text(encoding="utf-8").format(**values)
+        texts["README.md"] = _readme(
+            network=network,
+            source=source,
+            versions=versions,
+            graph=_graph_in(unfinished),
+            has_cards=bool(card_texts),
+        )
         for name, text in texts.items():
             (unfinished / name).write_text(text, encoding="utf-8", newline="\n")
 
 
+def _graph_in(folder: Path) -> str:
+    """Return the name of Paddle's graph, which depends on the version that wrote it."""
+    (graph,) = [name for name in GRAPHS if (folder / name).exists()]
+    return graph
+
+
+def _readme(network: Network, source: str, versions: str, graph: str, has_cards: bool) -> str:
+    """Return the text of README.md. versions: of the packages that wrote the graphs."""
+    settings = network.settings
+    # What splits the text into words; the tokens of a tagger of jieba's words are characters.
+    language = "zh" if settings.get("unit") == "jieba" else settings["lang"]
+    licence = ""
+    if has_cards:
+        licence = f"`{CARDS}` says what the model was trained on, and the licence of its weights. "
+    return README.read_text(encoding="utf-8").format(
+        source=source,
+        versions=versions,
+        lines=network.lines,
+        packages=PACKAGES.get(language, ""),
+        inputs=_table(network.inputs),
+        outputs=_table(network.outputs),
+        licence=licence,
+        graph=graph,
+        reads=GRAPHS[graph],
+    )
+
+
 def _programs(names: Iterable[str]) -> dict[str, str]:
-    """The sources of programs in EXAMPLES and of the modules that they import from this project, as one flat folder."""
-    files = {}
-    paths = {}
+    """Return the sources of programs in EXAMPLES and of the modules that they import, by file name.
+
+    The modules are those of this project. All are for one flat folder.
+    """
+    files: dict[str, str] = {}
+    paths: dict[str, Path] = {}
     pending = [EXAMPLES / name for name in names]
     while pending:
         path = pending.pop()
-        if paths.setdefault(path.name, path) != path:
-            raise ImportError(f"{path} and {paths[path.name]}: one folder cannot hold both")
+        earlier = paths.setdefault(path.name, path)
+        if earlier != path:
+            raise ImportError(f"{path} and {earlier}: one folder cannot hold both")
         source = path.read_text(encoding="utf-8")
         for package, name in IMPORT.findall(source):
             module = importlib.util.find_spec(f"{package}.{name}")
@@ -99,15 +123,17 @@ def _programs(names: Iterable[str]) -> dict[str, str]:
                 )
             pending.append(Path(module.origin))
         source = IMPORT.sub(r"from \2 import", source)
-        if other := OTHER_IMPORT.search(source):
+        other = OTHER_IMPORT.search(source)
+        if other:
             raise ImportError(f"{path}: {other[0]!r}, expected `from MODULE import NAME`")
         files[path.name] = source
     return files
 
 
 def _table(arrays: Mapping[str, Mapping[str, Any]]) -> str:
-    """The rows of a table of inputs or outputs."""
-    rows = (
-        (name, ", ".join(map(str, spec["shape"])), spec["meaning"]) for name, spec in arrays.items()
-    )
-    return "\n".join(f"| `{name}` | ({shape}) | {meaning} |" for name, shape, meaning in rows)
+    """Return the rows of a table of inputs or outputs."""
+    rows = []
+    for name, spec in arrays.items():
+        shape = ", ".join(str(n) for n in spec["shape"])
+        rows.append(f"| `{name}` | ({shape}) | {spec['meaning']} |")
+    return "\n".join(rows)

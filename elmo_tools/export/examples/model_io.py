@@ -1,10 +1,13 @@
-"""From tokens to the model's input arrays (see inputs.json), and from lines to printed answers. Needs only NumPy."""
+"""From tokens to the model's input arrays (see inputs.json), and from lines to printed answers.
+
+Needs only NumPy. Letters: B sentences, T tokens of the longest, W of jieba's words of the longest.
+"""
 
 import argparse
 import json
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -19,18 +22,26 @@ HERE = Path(__file__).resolve().parent
 MODEL = json.loads((HERE / "inputs.json").read_text(encoding="utf-8"))
 SETTINGS = MODEL["settings"]  # of the trained model
 LINES_PER_BATCH = 64
-DICTIONARY = HERE / "user_dict.txt"
-SEGMENT = Segmenter(
-    DICTIONARY.read_text(encoding="utf-8").split("\n") if DICTIONARY.exists() else ()
-)  # jieba
-
-Run = Callable[
-    [dict[str, np.ndarray]], list[np.ndarray]
-]  # the model's outputs for its inputs by name
-tokenise = Tokeniser(SETTINGS["lang"], SEGMENT)  # splits raw text as in training
 
 
-def main(load: Callable[[], Run], predict: Callable) -> None:
+def load_segmenter() -> Segmenter:
+    """Load jieba's segmenter, with the model's dictionary if it has one."""
+    path = HERE / "user_dict.txt"
+    entries = path.read_text(encoding="utf-8").split("\n") if path.exists() else ()
+    return Segmenter(entries)
+
+
+SEGMENT = load_segmenter()
+# Splits raw text as in training.
+tokenise = Tokeniser(SETTINGS["lang"], SEGMENT)
+
+# Maps the model's inputs by name to its outputs.
+Run = Callable[[dict[str, np.ndarray]], list[np.ndarray]]
+# Yields an answer for each line that is not blank: its values and a text.
+Predict = Callable[[Run, list[str]], Iterable[tuple[dict, str]]]
+
+
+def main(load: Callable[[], Run], predict: Predict) -> None:
     """Answer the lines of standard input."""
     parser = argparse.ArgumentParser(
         description="Reads lines from standard input; README.md says what they hold."
@@ -41,47 +52,57 @@ def main(load: Callable[[], Run], predict: Callable) -> None:
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends the program
-    run, lines = load(), (line.rstrip("\r\n") for line in sys.stdin)
+    run = load()
+    lines = (line.rstrip("\r\n") for line in sys.stdin)
     try:
         while batch := list(islice(lines, LINES_PER_BATCH)):
-            texts = [line for line in batch if line.strip()]
-            answers = iter(predict(run, texts) if texts else [])
-            for line in batch:
-                values, text = (
-                    next(answers) if line.strip() else ({}, "")
-                )  # a blank line stays blank
-                print(json.dumps(values, ensure_ascii=False) if values and args.json else text)
+            print_answers(run, predict, batch, args.json)
     except UnicodeDecodeError as error:
         sys.exit(f"error: standard input is not UTF-8 ({error}). Convert it with iconv.")
     except UserError as error:
         sys.exit(f"error: {error}")
 
 
+def print_answers(run: Run, predict: Predict, lines: list[str], as_json: bool) -> None:
+    """Print the answer of each line; a blank line stays blank."""
+    texts = [line for line in lines if line.strip()]
+    answers = iter(predict(run, texts) if texts else [])
+    for line in lines:
+        values = {}
+        text = ""
+        if line.strip():
+            values, text = next(answers)
+        print(json.dumps(values, ensure_ascii=False) if values and as_json else text)
+
+
 def arrays(sentences: list[list[str]]) -> dict[str, np.ndarray]:
-    """The inputs of sentences by name: int64, padded to the longest sentence.
+    """Return the inputs of sentences by name: int64, padded to the longest sentence.
 
     A tagger of jieba's words also gets these words and the index of each token's.
     """
-    rows, lengths = {"T": sentences}, {"T": lengths_of(sentences)}
-    if SETTINGS.get("unit") == "jieba":  # those of characters
-        rows["W"], word_index = SEGMENT.words_of(sentences)
-        lengths["W"] = lengths_of(rows["W"])
-    names = {"T": "lengths", "W": "word_lengths"}
-    inputs = {names[axis]: values for axis, values in lengths.items()}
-    longest = {axis: max(1, values.max(initial=0)) for axis, values in lengths.items()}
+    rows = {"T": sentences}  # by the axis of an input
+    inputs = {"lengths": lengths_of(sentences)}
+    longest = {"T": max(1, inputs["lengths"].max(initial=0))}
+    if SETTINGS.get("unit") == "jieba":  # its tokens are characters
+        words, word_index = SEGMENT.words_of(sentences)
+        rows["W"] = words
+        inputs["word_lengths"] = lengths_of(words)
+        longest["W"] = max(1, inputs["word_lengths"].max(initial=0))
     for name, spec in MODEL["inputs"].items():
         axis, *columns = spec["shape"][1:]
-        inputs[name] = np.full([len(sentences), longest[axis], *columns], spec["padding"], np.int64)
-        for b, (array, row) in enumerate(zip(inputs[name], rows[axis], strict=True)):
+        shape = [len(sentences), longest[axis], *columns]
+        array = np.full(shape, spec["padding"], np.int64)
+        for b, row in enumerate(rows[axis]):
             if name == "word_index":
-                array[: len(row)] = word_index[b] + b * longest["W"]
+                array[b, : len(row)] = word_index[b] + b * longest["W"]
                 continue
             for k, token in enumerate(row):
                 if columns:
                     ids = characters(token, spec)
-                    array[k, : len(ids)] = ids
+                    array[b, k, : len(ids)] = ids
                 else:
-                    array[k] = word(token, spec)
+                    array[b, k] = word(token, spec)
+        inputs[name] = array
     return inputs
 
 
@@ -90,38 +111,43 @@ def lengths_of(rows: list[list[str]]) -> np.ndarray:
 
 
 def characters(token: str, spec: dict) -> list[int]:
-    """The ids of a token's UTF-8 bytes (each plus one) or, with a table, code points, between begin and end ids."""
+    """Return the ids of a token's characters, between begin and end.
+
+    These are its UTF-8 bytes, each plus one, or, with a table, its code points.
+    """
     longest = spec["shape"][2] - 2
     if "table" in spec:
         ids = table(spec["table"])
-        special = {"<S>": ["<bos>"], "</S>": ["<eos>"]}.get(token)
-        code_points = [ids.get(character, ids["<oov>"]) for character in special or token[:longest]]
+        special = {"<S>": "<bos>", "</S>": "<eos>"}
+        code_points = [special[token]] if token in special else token[:longest]
+        # Begin and end are swapped, as in ELMoForManyLangs.
         return [
             ids["<eow>"],
-            *code_points,
+            *[ids.get(code_point, ids["<oov>"]) for code_point in code_points],
             ids["<bow>"],
-        ]  # begin and end swapped, as in ELMoForManyLangs
-    special = {"<S>": [257], "</S>": [258]}.get(token)
-    return [
-        259,
-        *(special or [byte + 1 for byte in token.encode("utf-8", "ignore")[:longest]]),
-        260,
-    ]
+        ]
+    special = {"<S>": 257, "</S>": 258}
+    if token in special:
+        return [259, special[token], 260]
+    return [259, *[byte + 1 for byte in token.encode("utf-8", "ignore")[:longest]], 260]
 
 
 def word(token: str, spec: dict) -> int:
-    """A word's line number in its table, from 0."""
-    ids, token = table(spec["table"]), token[: spec.get("longest")]
-    return ids.get(
-        token, ids.get(token.lower(), spec["unknown"]) if spec.get("lower") else spec["unknown"]
-    )
+    """Return a word's line number in its table, from 0."""
+    ids = table(spec["table"])
+    token = token[: spec.get("longest")]
+    if token in ids:
+        return ids[token]
+    if spec.get("lower"):
+        return ids.get(token.lower(), spec["unknown"])
+    return spec["unknown"]
 
 
 @cache
 def table(name: str) -> dict[str, int]:
+    """Return the ids of a table: a JSON object, or the line numbers of a text, from 0."""
     text = (HERE / name).read_text(encoding="utf-8")
-    return (
-        json.loads(text)
-        if name.endswith(".json")
-        else {line: k for k, line in enumerate(text[:-1].split("\n"))}
-    )
+    if name.endswith(".json"):
+        return json.loads(text)
+    lines = text[:-1].split("\n")
+    return {line: k for k, line in enumerate(lines)}

@@ -1,32 +1,47 @@
-"""The classes of lines of text, as run_finetune.py predicts them; of pairs, two texts separated by a tab."""
+"""The classes of lines of text, as run_finetune.py predicts them.
+
+A line of a classifier of pairs is two texts, separated by a tab.
+"""
 
 from collections.abc import Iterator
-from itertools import chain
 
 from model_io import SETTINGS, Run, arrays, tokenise
 
 from elmo_core.messages import UserError
 
+# Of each text in an answer.
+NAMES = ("text", "text2")
+
 
 def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
-    """The class of each line and the probabilities of all classes; and the class, its probability and the line, as text."""
-    pairs = SETTINGS["pairs"]
-    texts = [
-        [" ".join(text.split()) for text in (line.split("\t") if pairs else [line])]
-        for line in lines
-    ]
-    if wrong := [line for line, text in zip(lines, texts, strict=True) if len(text) != 1 + pairs]:
-        raise UserError(f"{wrong[0]!r:.60}: expected two texts separated by a tab.")
-    stacked = chain.from_iterable(zip(*texts, strict=True))  # all first texts, then all second ones
-    (output,) = run(
-        arrays([tokens[: SETTINGS["max_seq_len"]] for tokens in map(tokenise, stacked)])
-    )
-    names = SETTINGS["labels"]
+    """Yield the class of each line and the probabilities of all classes.
+
+    The text of an answer is the class, its probability and the line.
+    """
+    texts = [split(line) for line in lines]
+    if SETTINGS["pairs"]:
+        # As the model expects them: all first texts, then all second ones.
+        stacked = [first for first, _ in texts] + [second for _, second in texts]
+    else:
+        stacked = [text for (text,) in texts]
+    sentences = [tokenise(text)[: SETTINGS["max_seq_len"]] for text in stacked]
+    (output,) = run(arrays(sentences))
+    labels = SETTINGS["labels"]
+    names = [str(label) for label in labels]
     for text, row in zip(texts, output, strict=True):
-        label, probabilities = names[row.argmax()], row.astype(float).round(6).tolist()
-        values = {
-            "label": label,
-            "probabilities": dict(zip(map(str, names), probabilities, strict=True)),
-        }
-        values = dict(zip(("text", "text2"), text, strict=False)) | values
+        label = labels[row.argmax()]
+        probabilities = row.astype(float).round(6).tolist()
+        values = dict(zip(NAMES, text, strict=False))
+        values["label"] = label
+        values["probabilities"] = dict(zip(names, probabilities, strict=True))
         yield values, "\t".join([str(label), f"{row.max():.4f}", *text])
+
+
+def split(line: str) -> list[str]:
+    """Return the text or the two texts of a line, with single spaces."""
+    if not SETTINGS["pairs"]:
+        return [" ".join(line.split())]
+    texts = [" ".join(part.split()) for part in line.split("\t")]
+    if len(texts) != 2:
+        raise UserError(f"{line!r:.60}: expected two texts separated by a tab.")
+    return texts

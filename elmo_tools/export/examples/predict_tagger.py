@@ -9,30 +9,43 @@ from elmo_tasks.tagging.text import Line, PieceSplitter
 from elmo_tasks.tagging.viterbi import best_paths
 
 SCHEME = SETTINGS["scheme"]
-CRF = [np.array(scores, np.float32) for scores in SETTINGS["crf"]]
+# The CRF's.
+TRANSITIONS, START, STOP = [np.array(scores, np.float32) for scores in SETTINGS["crf"]]
 HAS_PIECES = SCHEME == "lac" and SETTINGS["lang"] != "characters"
 PIECES = PieceSplitter(table(SETTINGS["pieces"]), SETTINGS["whole"]) if HAS_PIECES else None
 
 
 def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
-    """Yield the tokens of each line, their labels and the spans; and the words with their labels, as text."""
-    texts = []
-    for text in lines:
-        words = tokenise(text)
-        texts.append(Line(text, *(PIECES.split_line(words) if PIECES else (words, words))))
-    for line, row in zip(texts, label_ids(run, [line.tokens for line in texts]), strict=True):
-        labels = [SETTINGS["labels"][k] for k in row]
+    """Yield the tokens of each line, their labels and the spans; and words with labels, as text."""
+    texts = [read(line) for line in lines]
+    for line, ids in zip(texts, label_ids(run, [line.tokens for line in texts]), strict=True):
+        labels = [SETTINGS["labels"][k] for k in ids]
         spans = [span._asdict() for span in line.spans(labels, SCHEME)]
         for span in spans:
             del span["score"]  # which the graph does not compute
-        columns = "".join(
-            f"{word}\t{label}\n" for word, label in zip(line.words, labels, strict=True)
-        )
-        yield {"text": line.text, "tokens": line.tokens, "labels": labels, "spans": spans}, columns
+        rows = [f"{word}\t{label}\n" for word, label in zip(line.words, labels, strict=True)]
+        values = {"text": line.text, "tokens": line.tokens, "labels": labels, "spans": spans}
+        yield values, "".join(rows)
+
+
+def read(line: str) -> Line:
+    """Split a line into words, and for some models these into the pieces that are labelled."""
+    words = tokenise(line)
+    if not PIECES:
+        return Line(line, words, words)
+    pieces, tokens = PIECES.split_line(words)
+    return Line(line, pieces, tokens)
 
 
 def label_ids(run: Run, sentences: list[list[str]]) -> list[list[int]]:
-    """The numbers of each token's label, from 0."""
+    """Return the numbers of each token's label, from 0."""
     inputs = arrays(sentences)
     (scores,) = run(inputs)
-    return [path.tolist() for path in best_paths(scores, *CRF, inputs["lengths"])]
+    paths = best_paths(
+        emissions=scores,
+        transitions=TRANSITIONS,
+        start=START,
+        stop=STOP,
+        lengths=inputs["lengths"],
+    )
+    return [path.tolist() for path in paths]

@@ -9,6 +9,7 @@ from predict import predict
 
 
 def load(threads: int = 1) -> Run:
+    """Load the model, for this number of threads."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(

@@ -16,10 +16,14 @@ from predict import predict
 
 
 def load(threads: int = 1) -> Run:
-    (graph,) = (path for path in (HERE / "model.json", HERE / "model.pdmodel") if path.exists())
+    """Load the model, for this number of threads."""
+    graph = HERE / "model.json"
+    if not graph.exists():
+        graph = HERE / "model.pdmodel"
     if graph.suffix == ".json" and paddle.version.major == "2":
         sys.exit(
-            f"error: model.json needs Paddle 3, this is {paddle.__version__}. Export the model with this version."
+            f"error: model.json needs Paddle 3, this is {paddle.__version__}. "
+            "Export the model with this version."
         )
     config = inference.Config(str(graph), str(HERE / "model.pdiparams"))
     config.disable_mkldnn()  # with it, a tiny ELMo raised an exception in Paddle 3.3
@@ -31,9 +35,8 @@ def load(threads: int = 1) -> Run:
         for name, array in inputs.items():
             predictor.get_input_handle(name).copy_from_cpu(array)
         predictor.run()
-        return [
-            predictor.get_output_handle(name).copy_to_cpu() for name in predictor.get_output_names()
-        ]
+        outputs = [predictor.get_output_handle(name) for name in predictor.get_output_names()]
+        return [output.copy_to_cpu() for output in outputs]
 
     return run
 
