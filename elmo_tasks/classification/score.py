@@ -29,20 +29,24 @@ class ClassifierScore(Score):
 
     @cached_property
     def auc(self) -> float:
-        """The area under the ROC curve; of several classes, the mean of one against the rest; 0 of one class."""
+        """The area under the ROC curve.
+
+        Of several classes, it is the mean of each against the rest; of one class, 0.
+        """
         from sklearn import metrics  # in the functions that use it: predictions do not wait for it
 
         found = np.unique(self.labels)
-        areas = [
-            metrics.roc_auc_score(self.labels == k, self.probabilities[:, k])
-            for k in found
-            if len(found) > 1
-        ]
-        return float(np.mean(areas or [0.0]))
+        if len(found) < 2:
+            return 0.0
+        areas = [metrics.roc_auc_score(self.labels == k, self.probabilities[:, k]) for k in found]
+        return float(np.mean(areas))
 
     @property
     def value(self) -> float:
-        """The AUC, less noisy on few texts, by which the best epoch is selected; of equal ones, the accuracy."""
+        """The score that selects the best epoch: the AUC, and of equal ones the accuracy.
+
+        The AUC is less noisy on few texts.
+        """
         return self.auc + 1e-9 * self.accuracy
 
     @property
@@ -50,33 +54,47 @@ class ClassifierScore(Score):
         return f"accuracy {self.accuracy:.2%}  AUC {self.auc:.4f}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The scores; the mean of F1 is over the classes that occur; confusion: a row of predictions for each class."""
+        """The scores as plain values.
+
+        macro_f1: the mean over the classes that occur. confusion: a row of predictions for each
+        class.
+        """
         from sklearn import metrics
 
-        macro_f1 = float(
-            metrics.f1_score(self.labels, self.predicted, average="macro", zero_division=0)
+        gold = self.labels
+        predicted = self.predicted
+        numbers = range(len(self.classes))
+        macro_f1 = metrics.f1_score(gold, predicted, average="macro", zero_division=0)
+        confusion = metrics.confusion_matrix(gold, predicted, labels=numbers)
+        precision, recall, f1, support = metrics.precision_recall_fscore_support(
+            gold, predicted, labels=numbers, zero_division=0
         )
-        scores = {
-            "accuracy": self.accuracy,
-            "macro_f1": macro_f1,
-            "auc": self.auc,
-            "texts": len(self.labels),
-        }
-        numbers, names = range(len(self.classes)), ("precision", "recall", "f1", "support")
-        columns = metrics.precision_recall_fscore_support(
-            self.labels, self.predicted, labels=numbers, zero_division=0
-        )
-        rows = (dict(zip(names, row, strict=True)) for row in np.transpose(columns).tolist())
-        confusion = metrics.confusion_matrix(self.labels, self.predicted, labels=numbers).tolist()
+        classes = {}
+        for k, label in enumerate(self.classes):
+            classes[str(label)] = {
+                "precision": float(precision[k]),
+                "recall": float(recall[k]),
+                "f1": float(f1[k]),
+                "support": float(support[k]),
+            }
         return {
-            **scores,
-            "classes": dict(zip(map(str, self.classes), rows, strict=True)),
-            "confusion": confusion,
+            "accuracy": self.accuracy,
+            "macro_f1": float(macro_f1),
+            "auc": self.auc,
+            "texts": len(gold),
+            "classes": classes,
+            "confusion": confusion.tolist(),
         }
 
     def table(self) -> str:
         from sklearn import metrics
 
-        numbers, names = range(len(self.classes)), list(map(str, self.classes))
-        options = {"labels": numbers, "target_names": names, "digits": 4, "zero_division": 0}
-        return metrics.classification_report(self.labels, self.predicted, **options).rstrip()
+        report = metrics.classification_report(
+            self.labels,
+            self.predicted,
+            labels=range(len(self.classes)),
+            target_names=[str(label) for label in self.classes],
+            digits=4,
+            zero_division=0,
+        )
+        return report.rstrip()

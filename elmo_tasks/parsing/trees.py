@@ -287,7 +287,7 @@ def allowed_labels(heads: np.ndarray, names: Sequence[str]) -> np.ndarray:
 
 def has_tags(trees: Iterable[Tree]) -> bool:
     """Whether some words have a part of speech."""
-    return any(tag != NO_TAG for tree in trees for tag in tree.tags)
+    return any(set(tree.tags) - {NO_TAG} for tree in trees)
 
 
 @dataclass(eq=False, repr=False)

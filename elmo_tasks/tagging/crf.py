@@ -108,7 +108,8 @@ class LinearChainCRF(nn.Layer):
         emissions (T, K) and path (T,) of one sentence.
         """
         x = emissions.astype(np.float64)
-        transitions, start, stop = (scores.astype(np.float64) for scores in self.decoding_scores())
+        in_float64 = [scores.astype(np.float64) for scores in self.decoding_scores()]
+        transitions, start, stop = in_float64
         # The log of the sum over all prefixes that end with a label at each token, each (K,).
         before = [x[0] + start]
         for emitted in x[1:]:

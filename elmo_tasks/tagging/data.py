@@ -299,7 +299,7 @@ def _character_labels(length: int) -> str:
     """The labels of a word's characters: S, or BE, BME, BMME and so on."""
     if length == 1:
         return "S"
-    return "B" + "M" * (length - 2) + "E"
+    return "B".ljust(length - 1, "M") + "E"
 
 
 def find_spans(

@@ -1383,8 +1383,8 @@ TASKS = [
     Mutant(
         name="f1-precision",
         file="elmo_tasks/tagging/score.py",
-        old='{"precision": correct / max(1, predicted), "recall": correct / max(1, gold)}',
-        new='{"precision": correct / max(1, gold), "recall": correct / max(1, predicted)}',
+        old='"precision": correct / max(1, predicted)',
+        new='"precision": correct / max(1, gold)',
         tests="tests/tasks/test_tagging_score.py",
     ),
     Mutant(
@@ -1460,15 +1460,15 @@ TASKS = [
     Mutant(
         name="exact-match-of-any-answer",
         file="elmo_tasks/reading/score.py",
-        old="exact = bool(predicted) and any(",
-        new="exact = bool(predicted) and all(",
+        old="return bool(predicted) and any(",
+        new="return bool(predicted) and all(",
         tests="tests/tasks/test_reading_score.py::test_a_question_has_the_score_of_its_best_answer",
     ),
     Mutant(
         name="exact-match-without-articles",
         file="elmo_tasks/reading/score.py",
-        old='ARTICLES.sub(" ", text).split()',
-        new="text.split()",
+        old='ARTICLES.sub(" ", "".join(kept)).split()',
+        new='"".join(kept).split()',
         tests="tests/tasks/test_reading_score.py",
     ),
     Mutant(
@@ -1488,8 +1488,8 @@ TASKS = [
     Mutant(
         name="no-answer-of-words-without-letters",
         file="elmo_tasks/reading/score.py",
-        old="if may_lack and not (answers := list(filter(normalised, answers))):",
-        new="if may_lack and not answers:",
+        old="answers = [answer for answer in answers if normalised(answer, language)]",
+        new="pass",
         tests="tests/tasks/test_reading_score.py::test_questions_without_an_answer_are_scored_as_by_squads_evaluator",
     ),
     Mutant(
@@ -1729,8 +1729,8 @@ TAGGING = [
     Mutant(
         name="span-probabilities-by-the-rules",
         file="elmo_tasks/tagging/crf.py",
-        old="for scores in self.decoding_scores())",
-        new="for scores in (self.transitions.numpy(), self.start.numpy(), self.stop.numpy()))",
+        old="for scores in self.decoding_scores()]",
+        new="for scores in (self.transitions.numpy(), self.start.numpy(), self.stop.numpy())]",
         tests="tests/tasks/test_crf.py",
     ),
     Mutant(
@@ -1778,8 +1778,8 @@ TAGGING = [
     Mutant(
         name="f1-of-unknown-words",
         file="elmo_tasks/tagging/score.py",
-        old="[] if all(word in self.known for word in words) else [self.unknown]",
-        new="[] if any(word in self.known for word in words) else [self.unknown]",
+        old="if not all(word in self.known for word in words):",
+        new="if not any(word in self.known for word in words):",
         tests="tests/tasks/test_tagging_score.py",
     ),
     Mutant(
