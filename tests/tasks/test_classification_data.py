@@ -13,8 +13,10 @@ def test_a_dev_part_has_every_class():
     left, held = hold_out(texts, 1)
     assert sorted(x.label for x in held) == ["art", "art", "sport", "sport", "sport", "tech"]
     assert sorted(x.texts for x in left + held) == sorted(x.texts for x in texts)
-    again, other = hold_out(texts, 1), hold_out(texts, 2)
-    assert again[1] == held != other[1]
+    _, held_again = hold_out(texts, 1)
+    _, held_with_other_seed = hold_out(texts, 2)
+    assert held_again == held
+    assert held_with_other_seed != held
     with pytest.raises(UserError, match="`dev`"):
         hold_out([*texts, Text(("one",), "only")], 1)
 
@@ -26,11 +28,8 @@ def test_the_polarity_dataset_and_its_split(tmp_path):
     reviews, labels = read_polarity(tmp_path)
     assert reviews[0] == "caf\xe9 film 0" and labels == ["positive"] * 40 + ["negative"] * 40
     (train, train_labels), (test, test_labels) = published_split(reviews, labels, seed=3)
-    assert (len(train), len(test)) == (72, 8) and sorted([*train, *test]) == sorted(reviews)
-    pairs = {
-        **dict(zip(train, train_labels, strict=True)),
-        **dict(zip(test, test_labels, strict=True)),
-    }
-    assert pairs == dict(zip(reviews, labels, strict=True))
+    assert (len(train), len(test)) == (72, 8)
+    split = list(zip(train, train_labels, strict=True)) + list(zip(test, test_labels, strict=True))
+    assert sorted(split) == sorted(zip(reviews, labels, strict=True))
     with pytest.raises(UserError, match=r"rt-polarity\.pos.*download_data"):
         read_polarity(tmp_path / "none")

@@ -1,5 +1,7 @@
 """The classifier's network: means without padding, pairs, the loss, independence of the batch."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,22 +14,15 @@ from elmo_tasks.inputs import Rows
 
 WORDS = ["the", "river", "bank", "of"]
 VOCABULARY = Vocabulary([*SPECIAL_TOKENS, *WORDS])
+SMALL = ClassifierSettings(
+    elmo=None, lang="none", word_dim=5, hidden_dim=0, head_dim=3, head="mean", dropout=0.0
+)
 TEXTS = [["the", "bank"], ["river"], [], ["the", "bank", "of", "the", "river"]]
 
 
 def network(pairs: bool = False, **changes):
-    sizes = {
-        "word_dim": 5,
-        "hidden_dim": 0,
-        "head_dim": 3,
-        "head": "mean",
-        "dropout": 0.0,
-        **changes,
-    }
     parts = {"labels": ["a", "b", "c"], "pairs": pairs, "words": WORDS}
-    found = Classifier.create(
-        ClassifierSettings(elmo=None, lang="none", **sizes), parts, "cpu"
-    ).network
+    found = Classifier.create(replace(SMALL, **changes), parts, "cpu").network
     found.eval()
     return found
 
@@ -35,9 +30,11 @@ def network(pairs: bool = False, **changes):
 def means(net) -> np.ndarray:
     """The mean embedding of each text, zeros of an empty one."""
     table = net.inputs.words.embedding.weight.numpy()
-    return np.stack(
-        [table[VOCABULARY.ids(text)].mean(axis=0) if text else np.zeros(5) for text in TEXTS]
-    )
+    rows = np.zeros((len(TEXTS), SMALL.word_dim))
+    for row, text in zip(rows, TEXTS, strict=True):
+        if text:
+            row[:] = table[VOCABULARY.ids(text)].mean(axis=0)
+    return rows
 
 
 def linear(layer, x: np.ndarray) -> np.ndarray:
@@ -50,9 +47,8 @@ def softmax(x: np.ndarray) -> np.ndarray:
 
 def test_the_mean_is_over_the_tokens_not_over_the_padding():
     net = network()
-    np.testing.assert_allclose(
-        net(Rows(TEXTS)).numpy(), linear(net.output, means(net)), rtol=1e-4, atol=1e-6
-    )
+    expected = linear(net.output, means(net))
+    np.testing.assert_allclose(net(Rows(TEXTS)).numpy(), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_a_pair_is_both_texts_their_difference_and_their_product():
@@ -72,9 +68,12 @@ def test_a_texts_logits_do_not_depend_on_the_batch(head):
 
 
 def test_the_loss_is_the_mean_cross_entropy_weighted_by_class():
-    net, labels, weights = network(), np.array([0, 2, 1, 0]), np.array([0.5, 2.0, 1.0], np.float32)
+    net = network()
+    labels = np.array([0, 2, 1, 0])
+    weights = np.array([0.5, 2.0, 1.0], np.float32)
     net.train()
-    surprise = -np.log(softmax(net(Rows(TEXTS)).numpy()))[np.arange(4), labels]
+    probabilities = softmax(net(Rows(TEXTS)).numpy())
+    surprise = -np.log(probabilities[np.arange(4), labels])
     batch = Batch(Rows(TEXTS), labels)
     assert net.loss(batch).item() == pytest.approx(surprise.mean(), rel=1e-4)
     net.class_weights = paddle.to_tensor(weights)

@@ -328,11 +328,11 @@ def test_long_lists_keep_words_with_line_breaks(tmp_path):
 
 
 def test_many_labels_of_which_one_has_a_line_break(tmp_path):
-    labels = [[f"L\n{5 * k + i}" for i in range(5)] for k in range(240)]
     sentences = [SENTENCES[0]] * 240
-    tagger = Tagger.train(
-        sentences, labels, settings=replace(SETTINGS, epochs=0), save_dir=tmp_path / "ner"
-    )
+    names = [f"L\n{k}" for k in range(5 * 240)]
+    labels = [names[k : k + 5] for k in range(0, len(names), 5)]  # of each sentence
+    settings = replace(SETTINGS, epochs=0)
+    tagger = Tagger.train(sentences, labels, settings=settings, save_dir=tmp_path / "ner")
     assert Tagger(tmp_path / "ner").labels == tagger.labels
 
 
@@ -340,9 +340,8 @@ def test_a_list_in_a_config_that_is_far_too_long_is_refused(tmp_path, trained):
     trained.save(tmp_path)
     path = tmp_path / "config.json"
     values = json.loads(path.read_text(encoding="utf-8"))
-    values["parts"]["labels"] = [
-        str(k) for k in range(100_000)
-    ]  # whose transitions would take 40 GB
+    # Their transitions would take 40 GB.
+    values["parts"]["labels"] = [str(k) for k in range(100_000)]
     path.write_text(json.dumps(values), encoding="utf-8")
     with pytest.raises(UserError, match=r"labels.*100,000"):
         Tagger(tmp_path)

@@ -38,7 +38,10 @@ def read(tmp_path):
 
 
 def questions_of(passages: list[Passage]) -> list[Question]:
-    return [question for passage in passages for question in passage.questions]
+    questions = []
+    for passage in passages:
+        questions += passage.questions
+    return questions
 
 
 def squad(*questions: dict, context: str = TEXT) -> dict:
@@ -152,9 +155,9 @@ def test_what_cannot_be_learnt_from_is_counted(messages):
         Question("long", "谁？", ["北京。老师住在"], [4]),
     ]
     groups = training_groups(tokenise_passages([one], Tokeniser("zh")), 5, 5)
-    assert [
-        (one.window.begin, [question.text for question in one.questions]) for one in groups
-    ] == [(0, ["老师住在哪里？", "谁住在北京？"])]
+    (only,) = groups
+    assert only.window.begin == 0
+    assert [question.text for question in only.questions] == ["老师住在哪里？", "谁住在北京？"]
     assert "in no window: 1" in messages()
     with pytest.raises(UserError, match="No question"):
         training_groups([], 5, 5)

@@ -10,9 +10,7 @@ from reading import SMALL, TEXT, WORDS, group, make_reader, random_network
 from elmo_core.machine.runtime import paddle
 from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks.inputs import PretrainedELMo, TokenInputs
-from elmo_tasks.reading.data import (
-    NO_ANSWER,
-)
+from elmo_tasks.reading.data import NO_ANSWER
 from elmo_tasks.reading.network import MASKED_LOGIT, BiDAF, make_batch, window_rows
 from elmo_tasks.reading.text import Text, Window
 
@@ -24,27 +22,36 @@ def network() -> BiDAF:
 
 def gru(x: np.ndarray, weights: dict, name: str) -> np.ndarray:
     """Both directions of a GRU over (T, D), in NumPy."""
-    both = []
-    for suffix, order in (("", 1), ("_reverse", -1)):
-        kinds = "weight_ih", "weight_hh", "bias_ih", "bias_hh"
-        w_x, w_h, b_x, b_h = (weights[f"{name}.{kind}_l0{suffix}"] for kind in kinds)
-        h, rows = np.zeros(w_h.shape[1]), []
-        for row in x[::order]:
-            (r_x, z_x, c_x), (r_h, z_h, c_h) = (
-                np.split(w_x @ row + b_x, 3),
-                np.split(w_h @ h + b_h, 3),
-            )
-            r, z = 1 / (1 + np.exp(-r_x - r_h)), 1 / (1 + np.exp(-z_x - z_h))
-            h = z * h + (1 - z) * np.tanh(c_x + r * c_h)
-            rows.append(h)
-        both.append(np.array(rows[::order]))
-    return np.concatenate(both, axis=1)
+    forward = gru_direction(x, weights, name, suffix="")
+    backward = gru_direction(x[::-1], weights, name, suffix="_reverse")[::-1]
+    return np.concatenate([forward, backward], axis=1)
+
+
+def gru_direction(x: np.ndarray, weights: dict, name: str, suffix: str) -> np.ndarray:
+    """The states after each row of x."""
+    w_x = weights[f"{name}.weight_ih_l0{suffix}"]
+    w_h = weights[f"{name}.weight_hh_l0{suffix}"]
+    b_x = weights[f"{name}.bias_ih_l0{suffix}"]
+    b_h = weights[f"{name}.bias_hh_l0{suffix}"]
+    h = np.zeros(w_h.shape[1])
+    states = []
+    for row in x:
+        r_x, z_x, c_x = np.split(w_x @ row + b_x, 3)
+        r_h, z_h, c_h = np.split(w_h @ h + b_h, 3)
+        r = sigmoid(r_x + r_h)
+        z = sigmoid(z_x + z_h)
+        h = z * h + (1 - z) * np.tanh(c_x + r * c_h)
+        states.append(h)
+    return np.array(states)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
-    return np.exp(x - x.max(-1, keepdims=True)) / np.exp(x - x.max(-1, keepdims=True)).sum(
-        -1, keepdims=True
-    )
+    powers = np.exp(x - x.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
 
 
 def reference(net: BiDAF, window: Window, question: Text) -> np.ndarray:
@@ -55,21 +62,21 @@ def reference(net: BiDAF, window: Window, question: Text) -> np.ndarray:
         h = gru(w["inputs.words.embedding.weight"][WORDS.ids(tokens)], w, "context")
         return np.tanh(h @ w["projection.weight"] + w["projection.bias"])
 
-    h, u = encoded(window.tokens), encoded(question.tokens)
+    h = encoded(window.tokens)
+    u = encoded(question.tokens)
     s = np.empty((len(h), len(u)))
     for t, j in itertools.product(range(len(h)), range(len(u))):
         s[t, j] = h[t] @ w["similarity.0.weight"][:, 0] + u[j] @ w["similarity.1.weight"][:, 0]
         s[t, j] += w["similarity.1.bias"][0] + (h[t] * u[j]) @ w["similarity_product"]
-    to_question, to_passage = softmax(s) @ u, softmax(s.max(axis=1)) @ h
-    features = [[token in question.tokens, token in question.text] for token in window.tokens]
-    merged = np.concatenate(
-        [h, to_question, h * to_question, h * to_passage, np.array(features, float)], axis=1
+    to_question = softmax(s) @ u
+    to_passage = softmax(s.max(axis=1)) @ h
+    features = np.array(
+        [[token in question.tokens, token in question.text] for token in window.tokens], float
     )
+    merged = np.concatenate([h, to_question, h * to_question, h * to_passage, features], axis=1)
     merged = np.maximum(merged @ w["merge.weight"] + w["merge.bias"], 0)
-    return (
-        np.concatenate([merged, gru(merged, w, "model")], axis=1) @ w["ends.weight"]
-        + w["ends.bias"]
-    )
+    modelled = np.concatenate([merged, gru(merged, w, "model")], axis=1)
+    return modelled @ w["ends.weight"] + w["ends.bias"]
 
 
 def test_the_network_is_bidaf_whatever_else_is_in_the_batch(network):
@@ -80,13 +87,15 @@ def test_the_network_is_bidaf_whatever_else_is_in_the_batch(network):
     ]
     with paddle.no_grad():
         logits = network(make_batch(groups)).numpy()
-    questions = [(one.window, question) for one in groups for question in one.questions]
-    for row, (window, question) in zip(logits, questions, strict=True):
-        n = len(window.tokens)
-        np.testing.assert_allclose(
-            row[:, :n].T, reference(network, window, question), rtol=1e-4, atol=1e-5
-        )
-        assert (row[:, n:] < MASKED_LOGIT / 2).all()
+    rows = iter(logits)
+    for one in groups:
+        n = len(one.window.tokens)
+        for question in one.questions:
+            row = next(rows)
+            expected = reference(network, one.window, question)
+            np.testing.assert_allclose(row[:, :n].T, expected, rtol=1e-4, atol=1e-5)
+            assert (row[:, n:] < MASKED_LOGIT / 2).all()
+    assert next(rows, None) is None
 
 
 def test_the_loss_is_minus_the_log_probability_of_both_ends(network):
@@ -110,9 +119,8 @@ def test_the_loss_of_no_answer_is_minus_its_log_probability(network):
 
 
 def test_elmo_is_at_the_input_and_at_the_output_of_the_encoder(checkpoints):
-    net = make_reader(
-        replace(SMALL, elmo=str(checkpoints["char"]), layers="mix", elmo_dropout=0.0)
-    ).network
+    settings = replace(SMALL, elmo=str(checkpoints["char"]), layers="mix", elmo_dropout=0.0)
+    net = make_reader(settings).network
     batch = make_batch([group(), group("北京。", "谁住在北京？")])
     net.loss(batch).backward()
     net.eval()
@@ -131,11 +139,13 @@ def test_a_windows_layers_are_those_of_its_sentences(checkpoints, cached):
     settings = replace(SMALL, elmo=str(checkpoints["char"]), word_dim=0)
     inputs = TokenInputs(settings, None, None, PretrainedELMo.load(checkpoints["char"]))
     inputs.eval()
-    text, other = (Text.from_string(x, Tokeniser("zh")) for x in (TEXT, "医生在银行？"))
-    layers = [inputs.elmo.layers([sentence])[0] for sentence in text.sentences]
-    expected = np.concatenate(
-        [paddle.concat(three).numpy() for three in layers], axis=1
-    )  # (3, n, 2P)
+    text = Text.from_string(TEXT, Tokeniser("zh"))
+    other = Text.from_string("医生在银行？", Tokeniser("zh"))
+    of_sentences = []  # (3, n, 2P)
+    for sentence in text.sentences:
+        layers = inputs.elmo.layers([sentence])[0]
+        of_sentences.append(paddle.concat(layers).numpy())
+    expected = np.concatenate(of_sentences, axis=1)
     if cached:
         inputs.elmo.cache(text.sentences, 1)
     vectors = inputs(window_rows([Window(text, 3, 9), Window(other, 0, len(other.tokens))]))

@@ -46,17 +46,22 @@ def test_windows_hold_every_token_and_give_the_parts_of_sentences():
     n = len(text.tokens)
     for size, stride in ((4, 2), (5, 5), (n, 3), (n - 1, 1), (3 * n, n)):
         cover = windows(text, size, stride)
-        assert {k for window in cover for k in range(window.begin, window.end)} == set(range(n))
+        covered = set()
+        for window in cover:
+            covered.update(range(window.begin, window.end))
+        assert covered == set(range(n))
         assert [window.begin for window in cover] == [stride * k for k in range(len(cover))]
         assert all(window.end - window.begin <= size for window in cover)
         assert all(window.end < n for window in cover[:-1])
         for window in cover:
             sentences, positions = window.in_sentences()
-            assert [list(itertools.chain(*sentences))[k] for k in positions] == window.tokens
+            tokens = list(itertools.chain(*sentences))
+            assert [tokens[k] for k in positions] == window.tokens
 
 
 def test_the_best_spans_are_those_of_an_enumeration():
-    text, random = Text.from_string("a b c a b c a b c", Tokeniser("en")), np.random.default_rng(1)
+    text = Text.from_string("a b c a b c a b c", Tokeniser("en"))
+    random = np.random.default_rng(1)
     for longest in (1, 3, 9, 50):
         row = random.standard_normal((2, 9)).astype(np.float32)
         spans = [(i, j) for i in range(9) for j in range(i, min(9, i + longest))]

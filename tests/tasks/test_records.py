@@ -94,8 +94,10 @@ def test_the_converters_of_the_page(tmp_path):
     for block in re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S):
         exec(block, functions)
     values = [{"value": {"start": 0, "end": 3, "labels": ["PER"]}}, {"value": {"choices": ["x"]}}]
-    skipped, relation = {"was_cancelled": True, "result": []}, {"type": "relation"}
-    task = {"data": {"text": "Ann ran."}, "annotations": [skipped, {"result": [*values, relation]}]}
+    skipped = {"was_cancelled": True, "result": []}
+    relation = {"type": "relation"}
+    annotations = [skipped, {"result": [*values, relation]}]
+    task = {"data": {"text": "Ann ran."}, "annotations": annotations}
     (made,) = functions["from_label_studio"]([task])
     tokens = {"tokens": ["Ann", "ran", "."], "labels": ["B-PER", "O", "O"]}
     expected = SentenceReader(TaggerSettings(lang="en")).read([tokens], "sentences")
@@ -186,10 +188,12 @@ def test_endings_name_formats():
 class Frame:
     """What is used of a DataFrame of pandas, which the tests do not need."""
 
-    iloc, ndim = None, 2
+    iloc = None
+    ndim = 2
 
     def __init__(self, rows: list[dict]):
-        self.rows, self.columns = rows, list(rows[0])
+        self.rows = rows
+        self.columns = list(rows[0])
 
     def to_dict(self, orient: str) -> list[dict]:
         assert orient == "records"

@@ -49,12 +49,12 @@ def run(folder, capsys):
 
 
 def test_evaluate_gives_the_scores_of_training(folder, run, tmp_path):
-    printed = run(
-        "evaluate", f"--test_file={folder / 'test.tsv'}", f"--json={tmp_path / 'test.json'}"
-    )
-    paths = tmp_path / "test.json", folder / "scores.json"
-    one, other = (json.loads(path.read_text(encoding="utf-8"))["test"] for path in paths)
-    assert one == other and "support" in printed
+    path = tmp_path / "test.json"
+    printed = run("evaluate", f"--test_file={folder / 'test.tsv'}", f"--json={path}")
+    scores = json.loads(path.read_text(encoding="utf-8"))
+    of_training = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
+    assert scores["test"] == of_training["test"]
+    assert "support" in printed
 
 
 def test_predict_writes_class_probability_and_text(folder, run, tmp_path):

@@ -20,9 +20,8 @@ def test_it_works_in_a_pipeline_in_several_processes(model):
     vectorizer = clone(ELMoVectorizer(model, layers=[0, -1], pool="max", lang="any"))
     assert vectorizer.get_params()["layers"] == [0, -1]
     vectors = vectorizer.fit_transform(TEXTS)
-    expected = ELMoEmbedder(model, layers="0,2", pool="max").encode(
-        [["The", "bank", "is", "good", "."]]
-    )[0]
+    embedder = ELMoEmbedder(model, layers="0,2", pool="max")
+    (expected,) = embedder.encode([["The", "bank", "is", "good", "."]])
     np.testing.assert_allclose(vectors[0], expected.ravel(), atol=1e-5)
     assert vectors.shape == (12, 28) and vectorizer.transform([]).shape == (0, 28)
     pipeline = make_pipeline(vectorizer, LogisticRegression())
@@ -39,7 +38,6 @@ def test_mistakes_are_named(model):
 
 @pytest.mark.parametrize("text, name", [("The room was quiet.", "en"), ("房间很安静。", "zh")])
 def test_the_model_is_that_of_the_language(text, name):
-    vectorizer = ELMoVectorizer().fit([text])
-    np.testing.assert_array_equal(
-        vectorizer.transform([text]), ELMoVectorizer(name).fit([text]).transform([text])
-    )
+    found = ELMoVectorizer().fit_transform([text])
+    expected = ELMoVectorizer(name).fit_transform([text])
+    np.testing.assert_array_equal(found, expected)
