@@ -1,4 +1,6 @@
-"""What one does with a biLM: pretrain it, prepare its text, embed corpora, look at senses, experiment, export.
+"""What one does with a biLM.
+
+Pretrain it, prepare its text, embed corpora, look at senses, experiment, export.
 
 No command-line flags: the scripts at the root read these and call the functions here.
 """

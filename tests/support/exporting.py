@@ -76,9 +76,8 @@ def random_tagger(
     settings = TaggerSettings(**settings)
     tagger = Tagger.create(settings, parts, "cpu")
     random_weights(tagger.network, "inputs.elmo.bilm")
-    tagger.network.emission.weight.set_value(
-        4 * tagger.network.emission.weight
-    )  # so that the labels vary
+    # So that the labels vary.
+    tagger.network.emission.weight.set_value(4 * tagger.network.emission.weight)
     tagger.save(folder / "tagger")
     return tagger
 
@@ -91,30 +90,32 @@ def random_weights(layer, but: str = "nothing") -> None:
             weight.set_value((generator.standard_normal(weight.shape) * spread).astype(np.float32))
 
 
+MARKS = [
+    ". ",
+    "!",
+    "... ",
+    ", ",
+    "’s ",
+    "—",
+    " &amp; ",
+    "<br />",
+    " Mr. ",
+    " $2,900 ",
+    "。",
+    "，“",
+]
+
+
 def raw_lines(n: int, words: list[str], space: str = " ") -> list[str]:
-    """Lines with marks, entities, tags and abbreviations, some of many sentences. space: between
-    words.
+    """Lines with marks, entities, tags and abbreviations, some of many sentences.
+
+    space: between words.
     """
-    generator, marks = (
-        random.Random(11),
-        [
-            ". ",
-            "!",
-            "... ",
-            ", ",
-            "’s ",
-            "—",
-            " &amp; ",
-            "<br />",
-            " Mr. ",
-            " $2,900 ",
-            "。",
-            "，“",
-        ],
-    )
-    ends = [*[space] * 9, *marks]
+    generator = random.Random(11)
+    ends = [space] * 9 + MARKS
     sizes = [generator.randint(1, 40) for _ in range(n)]
-    return [
-        "".join(generator.choice(words) + generator.choice(ends) for _ in range(size)).strip()
-        for size in sizes
-    ]
+    lines = []
+    for size in sizes:
+        parts = [generator.choice(words) + generator.choice(ends) for _ in range(size)]
+        lines.append("".join(parts).strip())
+    return lines

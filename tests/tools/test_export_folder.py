@@ -21,7 +21,8 @@ from elmo_tools.export import folder as export_folder
 @pytest.fixture(scope="module")
 def heads(tmp_path_factory):
     """A folder with trained classifiers: of tokens, of raw texts and pairs."""
-    folder, generator = tmp_path_factory.mktemp("heads"), random.Random(3)
+    folder = tmp_path_factory.mktemp("heads")
+    generator = random.Random(3)
     model = tiny.save(tiny.random_bilm(scale=1.0), folder / "elmo")
     rows = [
         generator.choice([("river bank", "a"), ("of the", "b"), ("苹果 很", "c")])
@@ -50,19 +51,23 @@ def heads(tmp_path_factory):
 
 
 JIEBA = {"unit": "jieba", "lang": "characters", "user_dict": ["很的 1000000"]}
-
-
 LAC = {"scheme": "lac", "lang": "zh", "elmo": False, "pieces": ["银行", "河", "苹果", "的"]}
+TAGGERS = {"tagger": {}, "lac": LAC, "jieba": JIEBA}
 
 
 def predicted(kind: str, lines: list[str], tmp_path: Path, heads: Path) -> tuple[Path, list[dict]]:
     """The folder of a trained model, and what it predicts for the lines."""
-    file, output, model = tmp_path / "lines", tmp_path / "output", heads / f"head of {kind}"
+    file = tmp_path / "lines"
+    output = tmp_path / "output"
     file.write_text("\n".join([*lines, ""]), encoding="utf-8")
-    script, flags = run_finetune, [f"--input={file}", f"--output={output}", "--output_format=json"]
-    if kind in ("tagger", "lac", "jieba"):
-        random_tagger(tmp_path, **{"lac": LAC, "jieba": JIEBA}.get(kind, {}))
-        script, flags, model = run_tag, flags, tmp_path / "tagger"
+    if kind in TAGGERS:
+        script = run_tag
+        random_tagger(tmp_path, **TAGGERS[kind])
+        model = tmp_path / "tagger"
+    else:
+        script = run_finetune
+        model = heads / f"head of {kind}"
+    flags = [f"--input={file}", f"--output={output}", "--output_format=json"]
     script.main(["predict", f"--model_dir={model}", *flags])
     return model, [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
 
@@ -70,15 +75,16 @@ def predicted(kind: str, lines: list[str], tmp_path: Path, heads: Path) -> tuple
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("kind", ["tagger", "lac", "jieba", "raw texts", "raw pairs"])
 def test_the_programs_answer_raw_lines_without_this_project(tmp_path, heads, runtime, kind):
-    lines, folder = raw_lines(70, tiny.WORDS[3:]), tmp_path / "exported"
+    lines = raw_lines(70, tiny.WORDS[3:])
+    folder = tmp_path / "exported"
     if kind in ("lac", "jieba"):
         lines = raw_lines(70, ["银行", "河流", "苹果", "很", "的", "Ａ１"], "")
     elif kind == "raw pairs":
-        lines = [
-            f"{a}\t{b}" for a, b in zip(raw_lines(90, ["the", "river"])[20:], lines, strict=True)
-        ]
+        first = raw_lines(90, ["the", "river"])[20:]
+        lines = [f"{a}\t{b}" for a, b in zip(first, lines, strict=True)]
     model, expected = predicted(kind, lines, tmp_path, heads)
-    export_model.main([str(model), f"--output={folder}", *["--onnx"] * (runtime == "run_onnx")])
+    onnx = ["--onnx"] if runtime == "run_onnx" else []
+    export_model.main([str(model), f"--output={folder}", *onnx])
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     options = {
         "cwd": folder,

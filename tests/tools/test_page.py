@@ -214,7 +214,8 @@ def show(window, page, language: str = "en") -> None:
 def place(window, k: int) -> tuple[float, float]:
     """An occurrence's position in the window."""
     return window.run(
-        f"(([x, y], box) => [x + box.x, y + box.y])(positionOf({k}), canvas.getBoundingClientRect())"
+        "(([x, y], box) => [x + box.x, y + box.y])"
+        f"(positionOf({k}), canvas.getBoundingClientRect())"
     )
 
 
@@ -242,7 +243,8 @@ def test_clicking_shows_the_nearest_by_layer(window, page):
     window.point(*place(window, 1), click=True)
     assert LINES[1] in shown(window, "#chosen")
     lists = window.run(
-        "[...document.querySelectorAll('#panel ol')].map((ol) => [...ol.children].map((li) => li.innerText))"
+        "[...document.querySelectorAll('#panel ol')]"
+        ".map((ol) => [...ol.children].map((li) => li.innerText))"
     )
     for layer, items in zip(bank["layers"], lists, strict=True):
         assert len(items) == len(layer["neighbours"][1])

@@ -105,16 +105,17 @@ def test_a_sentence_of_ones_own_is_compared(model, corpus, printed):
     )
     examples = [sentence_of(line) for line in lines if re.match(r"  \d ", line)]
     assert examples == ["his bank gave him credit", text]
-    below = lines[lines.index(next(line for line in lines if re.match("  2 ", line))) + 1 :]
-    assert below and not any(
-        "town" in line for line in below
-    )  # the same sentence is no neighbour of itself
+    second = next(k for k, line in enumerate(lines) if re.match("  2 ", line))
+    below = lines[second + 1 :]
+    # The same sentence is no neighbour of itself.
+    assert below and not any("town" in line for line in below)
 
 
 def test_the_nearest_words_in_layer_0(model, corpus, printed):
     lines = printed(model, corpus, "--word=bank")
     embedder = ELMoEmbedder(model, device="cpu", layers=0)
-    words = sorted({word for line in LINES for word in line.split() if any(map(str.isalnum, word))})
+    tokens = set(" ".join(LINES).split())
+    words = sorted(token for token in tokens if re.search(r"\w", token))
     found = np.concatenate(embedder.encode([[word] for word in words]))
     found /= np.linalg.norm(found, axis=1, keepdims=True)
     cosines = found @ found[words.index("bank")]
@@ -128,9 +129,8 @@ def test_a_word_outside_the_vocabulary_is_compared_without_a_warning(
 ):
     """The sample's page of another language's words began with twenty of them."""
     lines = printed(model, corpus, "--word=on")
-    assert (
-        "on" not in tiny.WORDS and len(re.findall(r" \d\.\d\d", lines[1])) == nearest.NEAREST_WORDS
-    )
+    assert "on" not in tiny.WORDS
+    assert len(re.findall(r" \d\.\d\d", lines[1])) == nearest.NEAREST_WORDS
     assert "'on'" not in caplog.text
 
 

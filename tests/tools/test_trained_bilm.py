@@ -34,17 +34,14 @@ def check(output: np.ndarray, sentences, expected) -> None:
             "cell_clip": 0.0,
             "proj_clip": 0.0,
         },
-        {
-            "n_layers": 1,
-            "forget_bias": 0.5,
-            "projection_dim": 11,
-        },  # as wide as the filters: no projection
+        # As wide as the filters: no projection.
+        {"n_layers": 1, "forget_bias": 0.5, "projection_dim": 11},
     ],
 )
 def test_vectors_are_the_embedders_whatever_the_batch(export, tmp_path, runtime, changes):
     prefix = tiny.save(tiny.random_bilm(**changes), tmp_path / "model")
-    exported, embedder = export(prefix, runtime), ELMoEmbedder(prefix, device="cpu")
-    expected = embedder.encode(SENTENCES)
+    exported = export(prefix, runtime)
+    expected = ELMoEmbedder(prefix, device="cpu").encode(SENTENCES)
     check(exported(SENTENCES), SENTENCES, expected)
     for sentence, vectors in zip(SENTENCES, expected, strict=True):
         check(exported([sentence]), [sentence], [vectors])
