@@ -14,12 +14,13 @@ def of_second(*shares: float) -> np.ndarray:
 
 def test_scores_worked_out_by_hand():
     score = ClassifierScore(np.array([0, 0, 1, 1]), of_second(0.1, 0.4, 0.35, 0.8), ["bad", "good"])
-    assert score.predicted.tolist() == [0, 0, 0, 1] and score.accuracy == 3 / 4
-    assert (
-        score.auc == 3 / 4
-    )  # of four pairs of a bad and a good text, 0.4 and 0.35 are in the wrong order
+    assert score.predicted.tolist() == [0, 0, 0, 1]
+    assert score.accuracy == 3 / 4
+    # Of four pairs of a bad and a good text, 0.4 and 0.35 are in the wrong order.
+    assert score.auc == 3 / 4
     values = score.to_dict()
-    bad, good = values["classes"]["bad"], values["classes"]["good"]
+    bad = values["classes"]["bad"]
+    good = values["classes"]["good"]
     assert (bad["precision"], bad["recall"], bad["support"]) == (pytest.approx(2 / 3), 1, 2)
     assert (good["precision"], good["recall"], good["support"]) == (1, 1 / 2, 2)
     assert bad["f1"] == pytest.approx(4 / 5) and good["f1"] == pytest.approx(2 / 3)
@@ -45,29 +46,28 @@ def test_one_class_alone_has_no_auc():
 
 def test_of_equal_auc_the_higher_accuracy_is_better():
     labels = np.array([0, 1])
-    better, worse = (
-        ClassifierScore(labels, of_second(*shares), ["a", "b"])
-        for shares in ((0.4, 0.6), (0.6, 0.7))
-    )
+    better = ClassifierScore(labels, of_second(0.4, 0.6), ["a", "b"])
+    worse = ClassifierScore(labels, of_second(0.6, 0.7), ["a", "b"])
     assert better.auc == worse.auc and better.value > worse.value
 
 
 def test_a_higher_auc_is_better_whatever_the_accuracy():
     labels = np.array([0, 0, 1, 1])
-    shares = (0.6, 0.7, 0.8, 0.9), (0.1, 0.9, 0.6, 0.8)
-    better, worse = (ClassifierScore(labels, of_second(*row), ["a", "b"]) for row in shares)
-    assert (better.auc, worse.auc) == (1, 1 / 2) and better.accuracy < worse.accuracy
+    better = ClassifierScore(labels, of_second(0.6, 0.7, 0.8, 0.9), ["a", "b"])
+    worse = ClassifierScore(labels, of_second(0.1, 0.9, 0.6, 0.8), ["a", "b"])
+    assert (better.auc, worse.auc) == (1, 1 / 2)
+    assert better.accuracy < worse.accuracy
     assert better.value > worse.value
 
 
 def test_several_classes_are_scored_as_by_scikit_learn():
     generator = np.random.default_rng(0)
-    labels, probabilities = generator.integers(3, size=50), generator.dirichlet(np.ones(3), 50)
+    labels = generator.integers(3, size=50)
+    probabilities = generator.dirichlet(np.ones(3), 50)
     score = ClassifierScore(labels, probabilities, ["a", "b", 3])
-    assert score.auc == pytest.approx(
-        metrics.roc_auc_score(labels, probabilities, multi_class="ovr")
-    )
-    assert score.to_dict()["macro_f1"] == metrics.f1_score(
-        labels, probabilities.argmax(axis=1), average="macro"
-    )
-    assert "3" in score.table() and set(score.to_dict()["classes"]) == {"a", "b", "3"}
+    auc = metrics.roc_auc_score(labels, probabilities, multi_class="ovr")
+    assert score.auc == pytest.approx(auc)
+    macro_f1 = metrics.f1_score(labels, probabilities.argmax(axis=1), average="macro")
+    assert score.to_dict()["macro_f1"] == macro_f1
+    assert "3" in score.table()
+    assert set(score.to_dict()["classes"]) == {"a", "b", "3"}

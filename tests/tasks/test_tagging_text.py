@@ -30,14 +30,14 @@ def test_words_are_split_into_the_longest_pieces(word, pieces):
 
 def test_words_that_are_kept_whole():
     splitter = PieceSplitter(KNOWN, whole=True)
-    assert splitter.split("北京大学生") == ["北京大学生"] and splitter.split("北京Ａ，") == [
-        "北京A，"
-    ]
+    assert splitter.split("北京大学生") == ["北京大学生"]
+    assert splitter.split("北京Ａ，") == ["北京A，"]
 
 
 def test_full_width_characters_become_half_width():
     splitter = PieceSplitter(KNOWN)
-    for character in map(chr, range(0x3000, 0x10000)):
+    for code in range(0x3000, 0x10000):
+        character = chr(code)
         kind, _, narrow = unicodedata.decomposition(character).partition(" ")
         if kind == "<wide>":
             kept = character in "，\u3000"  # a space would end the word
@@ -106,4 +106,5 @@ def test_tokens_have_their_places_as_if_joined_by_spaces():
 @pytest.mark.parametrize("labels", [[False, True], [0, 3], ["DT", "NN"]])
 def test_the_labels_of_spans_keep_their_type(labels):
     found = [span.label for span in Line.from_tokens(["The", "bank"]).spans(labels, "plain")]
-    assert found == labels and list(map(type, found)) == list(map(type, labels))
+    assert found == labels
+    assert [type(label) for label in found] == [type(label) for label in labels]
