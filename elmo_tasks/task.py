@@ -333,7 +333,13 @@ class Task(ABC, Generic[S, Example, Prediction]):
         pretrained = pretrained or PretrainedELMo.load(settings.elmo)
         paddle.seed(settings.seed)
         vectors = FileVectors.from_settings(settings, cls.random_vectors)
-        task._set(settings, parts, pretrained, vectors, device)
+        task._set(
+            settings=settings,
+            parts=parts,
+            pretrained=pretrained,
+            vectors=vectors,
+            device=device,
+        )
         return task
 
     @classmethod
@@ -579,7 +585,14 @@ class Task(ABC, Generic[S, Example, Prediction]):
         if VECTORS in lists:
             words = lists.pop(VECTORS)
             vectors = FileVectors(words, tensors.pop(VECTORS), self.random_vectors, settings.seed)
-        self._set(settings, {**values["parts"], **lists}, pretrained, vectors, device, precision)
+        self._set(
+            settings=settings,
+            parts=values["parts"] | lists,
+            pretrained=pretrained,
+            vectors=vectors,
+            device=device,
+            precision=precision,
+        )
         set_weights(self.trained_weights(), tensors, f"the weights of a {self.name}")
         self.scores, self.training = read_scores(values["scores"])
         self.identity = values.get("training")

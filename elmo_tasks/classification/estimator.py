@@ -64,7 +64,10 @@ class ELMoClassifier(ClassifierMixin, BaseEstimator):
 
 
 def _signature() -> inspect.Signature:
-    """The parameters with their types and defaults, for completion, help, and scikit-learn's `repr`."""
+    """The parameters with their types and defaults.
+
+    Completion, help, and scikit-learn's `repr` read them.
+    """
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
     for field in fields(ClassifierSettings):

@@ -1,1 +1,1 @@
-"""Reading comprehension: the span of a passage that answers a question, read by a bidirectional-attention network."""
+"""Reading comprehension by bidirectional attention: the span of a passage that is the answer."""

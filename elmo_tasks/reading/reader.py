@@ -169,19 +169,25 @@ class Reader(Task[ReaderSettings, Passage, list[list[Answer]]]):
         return (best_of(answers) for answers in self._answers(texts, 1))
 
     def _answers(self, texts: Iterable[Asked], k: int) -> Iterator[list[Answer]]:
+        """Yield the k best answers to each question, of many questions at a time."""
         pairs = (checked_pair(value, number) for number, value in enumerate(texts))
-        while some := list(islice(pairs, QUESTIONS_AT_ONCE)):
-            asked: dict[str, list[Question]] = {}
-            for number, (question, passage) in enumerate(some):
-                asked.setdefault(passage, []).append(Question(str(number), question, [], []))
-            passages = [Passage(text, questions) for text, questions in asked.items()]
-            tokenise_passages(passages, self.tokeniser)
-            found = {}
-            for passage, of_passage in zip(passages, self.best(passages, k), strict=True):
-                for question, answers in zip(passage.questions, of_passage, strict=True):
-                    found[question.id] = answers
-            for number in range(len(some)):
-                yield found[str(number)]
+        some = list(islice(pairs, QUESTIONS_AT_ONCE))
+        while some:
+            yield from self._answers_to(some, k)
+            some = list(islice(pairs, QUESTIONS_AT_ONCE))
+
+    def _answers_to(self, asked: Sequence[Asked], k: int) -> list[list[Answer]]:
+        """The k best answers to each question. A passage is read once for all its questions."""
+        by_passage: dict[str, list[Question]] = {}
+        for number, (question, passage) in enumerate(asked):
+            by_passage.setdefault(passage, []).append(Question(str(number), question, [], []))
+        passages = [Passage(text, questions) for text, questions in by_passage.items()]
+        tokenise_passages(passages, self.tokeniser)
+        found = {}
+        for passage, of_passage in zip(passages, self.best(passages, k), strict=True):
+            for question, answers in zip(passage.questions, of_passage, strict=True):
+                found[question.id] = answers
+        return [found[str(number)] for number in range(len(asked))]
 
     def best(self, passages: Sequence[Passage], k: int) -> Iterator[list[list[Answer]]]:
         """Yield the k best answers to each question of a passage, over all windows of the passage.
