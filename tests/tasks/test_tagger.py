@@ -67,7 +67,8 @@ def test_a_sentences_labels_do_not_depend_on_the_batch(checkpoints, kind, settin
 
 def batch_shapes(task, given, monkeypatch) -> list[tuple[int, int]]:
     """The rows and steps of the batches in which a task predicts."""
-    shapes, collate = [], task.collate
+    shapes = []
+    collate = task.collate
 
     def collated(examples):
         batch = collate(examples)
@@ -108,16 +109,12 @@ def test_the_length_of_a_text_is_that_of_all_its_tokens():
 
 @pytest.mark.parametrize("scheme", sorted({*LABELS} - {"plain"}))
 def test_no_prediction_breaks_the_rules_of_the_scheme(scheme):
-    tagger, generator = (
-        random_tagger(LABELS[scheme], scheme=scheme, char_cnn=True),
-        random.Random(2),
-    )
-    sentences = [
-        [generator.choice("abcdefgh") for _ in range(n)] for n in (1, 2, 3, 5, 8, 13, 21, 34)
-    ]
+    tagger = random_tagger(LABELS[scheme], scheme=scheme, char_cnn=True)
+    generator = random.Random(2)
+    sentences = [generator.choices("abcdefgh", k=n) for n in (1, 2, 3, 5, 8, 13, 21, 34)]
     predicted = tagger.predict(sentences)
     assert all(is_allowed(labels, scheme) for labels in predicted)
-    assert len({label for labels in predicted for label in labels}) > 2
+    assert len(set(chain.from_iterable(predicted))) > 2
 
 
 def test_the_score_of_a_token_is_its_probability():
@@ -144,7 +141,9 @@ def test_scores_of_spans_are_those_of_the_text_alone():
 def test_each_line_of_a_text_is_a_sentence():
     tagger = random_tagger(LABELS["bio"], scheme="bio", char_cnn=True)
     lines = ["the 苹果 of", "", "苹果 the\r", "a b c d e f g h"]
-    text, expected, begin = "\n".join(lines), [], 0
+    text = "\n".join(lines)
+    expected = []
+    begin = 0
     for line, spans in zip(lines, tagger.spans(lines), strict=True):
         expected += [(begin + span.begin, begin + span.end, span.label) for span in spans]
         begin += len(line) + 1
@@ -168,7 +167,7 @@ def test_a_text_is_raw_or_tokens_one_or_several():
     labels = tagger.predict(SENTENCES[:3])
     assert tagger.predict(raw) == list(tagger.iter_predict(iter(raw))) == labels
     assert tagger.predict(raw[0]) == labels[0]
-    assert tagger.predict("\n".join(raw)) == [label for row in labels for label in row]
+    assert tagger.predict("\n".join(raw)) == list(chain.from_iterable(labels))
     spans = tagger.spans(raw)
     assert list(tagger.iter_spans(iter(raw))) == spans
     assert [span[:4] for span in tagger.spans(raw[0])] == [span[:4] for span in spans[0]]
@@ -225,14 +224,13 @@ def test_threads_share_a_tagger(checkpoints):
     ],
 )
 def test_how_raw_text_is_split_is_recognised_from_the_tokens(sentences, lang):
-    tokens = [token for sentence in sentences for token in sentence.split()]
-    assert detect_language(tokens, "auto") == lang and detect_language(tokens, "none") == "none"
+    tokens = " ".join(sentences).split()
+    assert detect_language(tokens, "auto") == lang
+    assert detect_language(tokens, "none") == "none"
 
 
-CHARACTERS, WORDS = (
-    [*"北京大学的学生", "iPhone", *"手机。"],
-    ["北京大学", "的", "学生", "iPhone", "手机", "。"],
-)
+CHARACTERS = [*"北京大学的学生", "iPhone", *"手机。"]
+WORDS = ["北京大学", "的", "学生", "iPhone", "手机", "。"]
 
 
 def test_characters_get_elmos_vectors_of_jiebas_words(checkpoints):
@@ -264,7 +262,8 @@ def test_jiebas_words_are_those_of_the_users_dictionary(checkpoints):
 
 
 def test_unknown_words_and_known_ones_are_scored():
-    sentences, labels = [["北", "京", "爱", "山"]] * 8, [["n-B", "n-I", "v", "n"]] * 8
+    sentences = [["北", "京", "爱", "山"]] * 8
+    labels = [["n-B", "n-I", "v", "n"]] * 8
     tagger = train(sentences, labels)
     assert tagger.parts["known"] == ["北京", "山", "爱"]
     assert tagger.evaluate(sentences, labels)["unknown"]["words"] == 0
@@ -290,7 +289,9 @@ def test_columns_without_a_blank_line(tmp_path, content):
 @pytest.mark.parametrize("kind", [None, "char"])
 def test_a_tagger_learns(small_weights, kind):
     """`bank` is a verb after `the`; otherwise it forms a word with the token that follows."""
-    generator, sentences, labels = random.Random(4), [], []
+    generator = random.Random(4)
+    sentences = []
+    labels = []
     for _ in range(30):
         are_verbs = [generator.random() < 0.5 for _ in range(generator.randint(1, 5))]
         tokens = [["the", "bank"] if is_verb else ["bank", "q"] for is_verb in are_verbs]
@@ -333,7 +334,8 @@ def test_words_with_tags_from_training_to_raw_text(tmp_path, pieces, tokens):
 
 
 def test_pieces_are_by_default_elmos_words(small_weights):
-    sentences, labels = [["苹", "果"], ["很"]] * 9, [["n-B", "n-I"], ["c"]] * 9
+    sentences = [["苹", "果"], ["很"]] * 9
+    labels = [["n-B", "n-I"], ["c"]] * 9
     settings = replace(LEARNS, epochs=0, elmo=small_weights["word"], lang="zh")
     tagger = train(sentences, labels, settings)
     assert tagger.line("苹果很好").tokens == ["苹果", "很", "好"]
