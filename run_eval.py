@@ -377,7 +377,7 @@ def write_pairs(args: argparse.Namespace, embedder: "elmo.ELMoEmbedder") -> None
     bad = [tokenise(text) for text in bad_texts]
     comparisons = embedder.compare(good, bad)
     with table_file(args.output) as rows:
-        rows.writerow([*names, *Comparison._fields])
+        rows.writerow(chain(names, Comparison._fields))
         for pair, comparison in zip(pairs, comparisons, strict=True):
             fields = [pair.get(name) for name in names]
             differences = [f"{bits:.6f}" for bits in comparison[:3]]

@@ -336,7 +336,7 @@ def training_text(vocab_size: int) -> tuple[Corpus, Vocabulary]:
             counts.update(sentence)
     words = sorted(counts, key=lambda word: (-counts[word], word))[:n_words]
     filler = [f"word-{k}" for k in range(n_words - len(words))]
-    return corpus, Vocabulary([*SPECIAL_TOKENS, *words, *filler])
+    return corpus, Vocabulary(SPECIAL_TOKENS + words + filler)
 
 
 if __name__ == "__main__":

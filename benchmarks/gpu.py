@@ -13,6 +13,7 @@ import itertools
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import gpu_check
 import numpy as np
@@ -125,8 +126,9 @@ def training(
     for _ in range(args.steps):
         candidates = softmax.draw_candidates(len(vocabulary), args.candidates, random)
         inputs.append((next(stream), candidates))
-    training_step(*inputs[0])
-    launches = count_operators(lambda: training_step(*inputs[0]))["launches"]
+    first_batch, first_candidates = inputs[0]
+    training_step(first_batch, first_candidates)
+    launches = count_operators(partial(training_step, first_batch, first_candidates))["launches"]
     synchronise()
     began = time.perf_counter()
     for batch, candidates in inputs:
@@ -143,7 +145,7 @@ def training(
     for batch, candidates in inputs:
         training_step(batch, candidates, on_phase)
     distinct = float(np.mean([len(batch.tokens.lengths) for batch, _ in inputs]))
-    n_candidates = len(inputs[0][1].ids)
+    n_candidates = len(first_candidates.ids)
     flop = products_flop(config, rows, n_candidates, distinct)
     parts = {f"{part} ms": 1e3 * clock.seconds[part] / args.steps for part in PARTS}
     return {

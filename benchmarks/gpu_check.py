@@ -30,6 +30,7 @@ from elmo_core.machine import paddle_compat, runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import softmax
 from elmo_core.network.lstmp import equations
+from elmo_core.text.tokens import LMBatch
 from elmo_core.training.ranks import Ranks
 from elmo_tools.pretraining import streams
 
@@ -125,10 +126,10 @@ def environment(device: str) -> str:
 
 
 def placement(device: str) -> str:
-    step, inputs = small_step()
-    step(*inputs)
+    step, batch, candidates = small_step()
+    step(batch, candidates)
     place = "cpu" if device == "cpu" else "gpu"
-    tensors = [*step.bilm.parameters(), *step.optimizer.state_dict().values()]
+    tensors = step.bilm.parameters() + list(step.optimizer.state_dict().values())
     elsewhere = [x.name for x in tensors if place not in str(x.place).lower()]
     if elsewhere:
         raise Failure(f"not on {device}: {', '.join(elsewhere)[:200]}", SEND)
@@ -137,7 +138,7 @@ def placement(device: str) -> str:
 
 def agreement(device: str) -> str:
     """Loss and gradients on this device, against Paddle's operators on the CPU in float32."""
-    config, inputs = small_inputs()
+    config, batch, candidates = small_inputs()
     weights = {name: weight.numpy() for name, weight in elmo.BiLM(config).named_parameters()}
 
     def gradients(where: str, kind: str) -> list[np.ndarray]:
@@ -145,7 +146,7 @@ def agreement(device: str) -> str:
             bilm = elmo.BiLM(config)
             for name, weight in bilm.named_parameters():
                 weight.set_value(weights[name])
-            losses, _ = bilm(inputs[0], bilm.zero_state(ROWS), inputs[1])
+            losses, _ = bilm(batch, bilm.zero_state(ROWS), candidates)
             (sum(losses) / 2 * STEPS).backward()
             values = list(losses)
             for weight in bilm.parameters():
@@ -190,10 +191,10 @@ def no_waits(device: str) -> str:
     """The host must be through with a step while the GPU still computes what was queued before."""
     if device == "cpu":
         raise Needs("a GPU")
-    step, inputs = small_step()
+    step, batch, candidates = small_step()
     x = paddle.randn([4096, 4096])
     for _ in range(2):
-        step(*inputs)
+        step(batch, candidates)
         x.matmul(x)
     paddle.device.cuda.synchronize()
     began = time.perf_counter()
@@ -204,7 +205,7 @@ def no_waits(device: str) -> str:
     for _ in range(repeats):
         x.matmul(x)
     began = time.perf_counter()
-    step(*inputs)
+    step(batch, candidates)
     host = time.perf_counter() - began
     paddle.device.cuda.synchronize()
     limit = QUEUED_SECONDS / 2
@@ -319,8 +320,8 @@ def exchange(ranks: Ranks) -> str:
             "several processes: python -m paddle.distributed.launch --gpus '0,1' "
             "benchmarks/gpu.py --check"
         )
-    step, inputs = small_step(ranks)
-    step(*inputs)
+    step, batch, candidates = small_step(ranks)
+    step(batch, candidates)
     sums = ranks.gather([float(weight.sum()) for weight in step.bilm.parameters()])
     if any(other != sums[0] for other in sums):
         raise Failure("the ranks' weights differ after a step", SEND)
@@ -352,18 +353,21 @@ def speed(args: argparse.Namespace, ranks: Ranks, measure: Callable, speeds: lis
 ROWS = 16
 
 
-def small_inputs() -> tuple[ELMoConfig, tuple]:
+def small_inputs() -> tuple[ELMoConfig, LMBatch, softmax.Candidates]:
     """The configuration of a tiny model, and a batch and candidates for it."""
     corpus, vocabulary = training_text(1000)
     batch = next(streams.TrainStream(corpus, vocabulary, ROWS, STEPS))
     candidates = softmax.draw_candidates(len(vocabulary), 64, np.random.default_rng(0))
-    return ELMoConfig.preset("tiny", vocab_size=len(vocabulary)), (batch, candidates)
+    return ELMoConfig.preset("tiny", vocab_size=len(vocabulary)), batch, candidates
 
 
-def small_step(ranks: Ranks | None = None) -> tuple[TrainingStep, tuple]:
-    config, inputs = small_inputs()
+def small_step(
+    ranks: Ranks | None = None,
+) -> tuple[TrainingStep, LMBatch, softmax.Candidates]:
+    """A step of a tiny model, and what it is called with."""
+    config, batch, candidates = small_inputs()
     paddle.seed(0)
-    return TrainingStep(config, ROWS, ranks=ranks), inputs
+    return TrainingStep(config, ROWS, ranks=ranks), batch, candidates
 
 
 def only_precision(kind: str, device: str) -> AbstractContextManager:

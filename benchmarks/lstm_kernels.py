@@ -246,7 +246,7 @@ def results(
         outputs.extend(of_direction)
     factors = [factor.to(dtype) for factor in inputs.factors]
     gradients = torch.autograd.grad(outputs, leaves, factors)
-    return [*(output.detach() for output in outputs), *gradients]
+    return [output.detach() for output in outputs] + list(gradients)
 
 
 def agreement(runs: dict[str, Callable]) -> None:

@@ -1,5 +1,5 @@
-"""The packages that elmo.py is made of: encoding, network, training and kernels above weights, text, config.py, files
-and machine.
+"""The packages that elmo.py is made of: encoding, network, training and kernels above weights,
+text, config.py, files and machine.
 """
 
 __version__ = "2.0.0"

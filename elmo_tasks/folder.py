@@ -148,7 +148,7 @@ def _vocabulary(pretrained: PretrainedELMo) -> Vocabulary | None:
     """The vocabulary of an ELMo, also of one that reads characters only, if its words are known."""
     if pretrained.vocabulary or not pretrained.words:
         return pretrained.vocabulary
-    return Vocabulary(list(SPECIAL_TOKENS) + list(pretrained.words))
+    return Vocabulary(SPECIAL_TOKENS + list(pretrained.words))
 
 
 def _digest(tensors: Mapping[str, np.ndarray]) -> str:

@@ -227,7 +227,7 @@ class Task(ABC, Generic[S, Example, Prediction]):
         options: of `TokenInputs`.
         """
         words = self.parts.get("words")
-        vocabulary = Vocabulary([*SPECIAL_TOKENS, *words]) if words is not None else None
+        vocabulary = None if words is None else Vocabulary(SPECIAL_TOKENS + words)
         return TokenInputs(self.settings, vocabulary, self.vectors, self.pretrained, **options)
 
     def length(self, example: Any) -> int:

@@ -335,4 +335,4 @@ def _results(run: Callable, directions: list[list[np.ndarray]]) -> list[np.ndarr
         outputs = list(itertools.chain.from_iterable(run(inputs)))
         loss = sum((output * output).sum() for output in outputs)
         gradients = paddle.grad(loss, list(itertools.chain.from_iterable(inputs)))
-    return [tensor.numpy() for tensor in (*outputs, *gradients)]
+    return [tensor.numpy() for tensor in outputs + list(gradients)]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-NAMES = "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"
+NAMES = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"]
 THREADS = 256  # of a block
 MAX_BLOCKS = 65535
 KINDS = {int: "i", float: "f"}  # in C; all else is a pointer
@@ -24,7 +24,7 @@ def library() -> ctypes.CDLL:
     found: list[str] = []
     for folder in folders:
         found.extend(str(path) for path in sorted(Path(folder).glob("*/lib/libnvrtc.so.*")))
-    for name in [*found, *NAMES]:
+    for name in found + NAMES:
         try:
             return ctypes.CDLL(name)
         except OSError:

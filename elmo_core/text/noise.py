@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from random import Random
 
 from elmo_core.text.characters import BOS, EOS
@@ -39,7 +39,7 @@ def _keyboard() -> dict[str, list[str]]:
     for upper, lower in pairwise(ROWS):
         straight = zip(upper, lower, strict=False)
         oblique = zip(upper[1:], lower, strict=False)
-        tables.append(_either_way([*straight, *oblique]))
+        tables.append(_either_way(chain(straight, oblique)))
     for table in tables:
         for key, keys in table.items():
             near[key] += keys

@@ -17,7 +17,7 @@ from elmo_core.text.characters import BOS, BYTES, EOS, Alphabet
 from elmo_core.text.text_files import read_lines
 
 UNK = "<UNK>"
-SPECIAL_TOKENS = (BOS, EOS, UNK)
+SPECIAL_TOKENS = [BOS, EOS, UNK]
 UNK_ID = SPECIAL_TOKENS.index(UNK)
 SLICE = 1 << 16  # tokens that are checked at once
 # PaddleNLP's reader puts these before the words of a file.
@@ -47,7 +47,7 @@ class Vocabulary:
         self.alphabet = alphabet
         self.index = {token: i for i, token in enumerate(self.tokens)}
         are_distinct = len(self.index) == len(self.tokens)
-        begin_as_expected = tuple(self.tokens[: len(SPECIAL_TOKENS)]) == SPECIAL_TOKENS
+        begin_as_expected = self.tokens[: len(SPECIAL_TOKENS)] == SPECIAL_TOKENS
         if not (are_distinct and begin_as_expected and _are_words(self.tokens)):
             raise UserError(f"{source}:{_first_error(self.tokens, lines or count(1))}")
 
@@ -65,11 +65,11 @@ class Vocabulary:
             log.info(f"{file} begins with PaddleNLP's special tokens: {ours} replace them.")
             words = tokens[n_theirs:]
             first_line = 1 + n_theirs - len(SPECIAL_TOKENS)
-            return cls([*SPECIAL_TOKENS, *words], file, alphabet, count(first_line))
+            return cls(SPECIAL_TOKENS + words, file, alphabet, count(first_line))
         if PADDLENLP_SPECIAL_TOKENS.union(SPECIAL_TOKENS).isdisjoint(tokens):
             log.info(f"{file} has no special tokens: adding {ours} to its {len(tokens):,} words.")
             first_line = 1 - len(SPECIAL_TOKENS)
-            return cls([*SPECIAL_TOKENS, *tokens], file, alphabet, count(first_line))
+            return cls(SPECIAL_TOKENS + tokens, file, alphabet, count(first_line))
         return cls(tokens, file, alphabet)
 
     @classmethod
@@ -110,14 +110,14 @@ class Vocabulary:
         words.sort(key=lambda word: (-counts[word], word))
         if max_size is not None:
             words = words[: max(0, max_size - len(SPECIAL_TOKENS))]
-        return cls([*SPECIAL_TOKENS, *words])
+        return cls(SPECIAL_TOKENS + words)
 
     @staticmethod
     def is_vocabulary_file(path: Path) -> bool:
         """Tell whether the file begins with the special tokens."""
         with path.open("rb") as file:
             begin = file.read(40).removeprefix(BOM_UTF8).decode("utf-8", "ignore")
-        return tuple(begin.split()[: len(SPECIAL_TOKENS)]) == SPECIAL_TOKENS
+        return begin.split()[: len(SPECIAL_TOKENS)] == SPECIAL_TOKENS
 
     def save(self, path: str | Path) -> None:
         """Write the file that `from_file` reads."""

@@ -120,7 +120,7 @@ def _read_tensorflow(files: Sequence[Path], vocabulary: Path | None) -> Model:
     The options and words of a training are beside it, whether they are among the files or not.
     """
     index = _single_file(files, tensorflow.INDEX)
-    candidates = [*files, *sorted(index.parent.iterdir())]
+    candidates = files + sorted(index.parent.iterdir())
     options = next((path for path in candidates if path.name == bilm_tf.OPTIONS), None)
     return read_bilm_checkpoint(index, options, _find_vocabulary(candidates, vocabulary))
 

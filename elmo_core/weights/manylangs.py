@@ -31,7 +31,7 @@ from elmo_core.weights.pickles import read_torch
 
 # known configurations whose files were not published: char_dim, word_dim, P, H
 KNOWN = re.compile(r"cnn_(\d{1,9})_(\d{1,9})_(\d{1,9})_(\d{1,9})_sample\.json")
-SPECIAL = ("<bos>", "<eos>", "<oov>")  # in the order of SPECIAL_TOKENS
+SPECIAL = ["<bos>", "<eos>", "<oov>"]  # in the order of SPECIAL_TOKENS
 PAD = "<pad>"
 ENCODER_DEFAULTS = {
     "projection_dim": None,
@@ -237,5 +237,5 @@ def _words(ids: dict[str, int], folder: Path) -> tuple[list[str], list[int]]:
             f"{folder / 'word.dic'}: ignoring {ignored} with white space "
             "or equal to our special tokens."
         )
-    rows = [ids[word] for word in [*SPECIAL, *words]]
-    return [*SPECIAL_TOKENS, *words], rows
+    rows = [ids[word] for word in SPECIAL + words]
+    return SPECIAL_TOKENS + words, rows

@@ -48,7 +48,7 @@ def layout(config: ELMoConfig, source: ArrayFile) -> Iterator[Item]:
             yield from _lstm_layout(config, source, direction, k)
     if config.vocab_size:
         n_words = config.vocab_size - len(SPECIAL_TOKENS)
-        columns = [*MARKER_COLUMNS, *range(4, 4 + n_words)]
+        columns = MARKER_COLUMNS + list(range(4, 4 + n_words))
         yield Item(
             "_linear_layer.weight",
             (config.projection_dim, 4 + n_words),

@@ -159,7 +159,7 @@ def _install(model: PublishedModel, local_files: list[Path], folder: Path) -> No
         raise UserError(f"{model.name} {model.note}. Pass the file: {_from_files(model)}")
     downloaded = _download(model, folder) if needs_download else []
     try:
-        files = _joined([*downloaded, *local_files], folder)
+        files = _joined(downloaded + local_files, folder)
         config, weights, vocabulary = formats.read_foreign(files, folder, format_name=model.format)
     except UserError as error:
         raise UserError(f"{model.name}: {error}") from error

@@ -37,7 +37,7 @@ class Biaffine(nn.Layer):
         self.shape = [n, dim + 1]
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        return self.map(x).reshape([*x.shape[:-1], *self.shape])
+        return self.map(x).reshape(x.shape[:-1] + self.shape)
 
 
 def with_one(x: paddle.Tensor) -> paddle.Tensor:

@@ -141,7 +141,10 @@ def estimated_discounts(counts: np.ndarray) -> tuple[float, float, float]:
 
     They follow from the numbers of n-grams with counts 1 to 4.
     """
-    n1, n2, n3, n4 = (np.count_nonzero(counts == count) for count in (1, 2, 3, 4))
+    n1 = np.count_nonzero(counts == 1)
+    n2 = np.count_nonzero(counts == 2)
+    n3 = np.count_nonzero(counts == 3)
+    n4 = np.count_nonzero(counts == 4)
     if not (n1 and n2 and n3):
         return FALLBACK_DISCOUNTS
     y = n1 / (n1 + 2 * n2)

@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ def read_pairs(path: Path, groups: Sequence[str] = ()) -> list[dict[str, Any]]:
     *.jsonl and *.json have an object on each line; other files have columns, by default the FIELDS.
     """
     is_json = any(suffix.lower() in (".json", ".jsonl") for suffix in path.suffixes)
-    columns = ", ".join([*FIELDS, *groups])
+    columns = ", ".join(chain(FIELDS, groups))
     wanted = f"an object with {columns}" if is_json else f"a TSV, quoted as in CSV, of {columns}"
     names: Sequence[str] = FIELDS
     pairs = []

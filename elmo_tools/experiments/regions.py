@@ -23,7 +23,7 @@ from elmo_core.text.vocabulary import Vocabulary
 from elmo_tools.experiments.kneser_ney import KneserNey, read_ids
 
 COLUMNS = ("item", "condition", "region", "words")
-BASELINES = ("log_frequency", "kneser_ney")
+BASELINES = ["log_frequency", "kneser_ney"]
 ORDER = 5  # of the n-grams
 
 
@@ -156,7 +156,7 @@ def region_rows(
 ) -> Iterator[list[str | int]]:
     """Yield a header, and for each region its sums over its words."""
     header = [*COLUMNS, "forward", "backward", "unknown"]
-    yield [*header, *BASELINES] if baselines else header
+    yield header + BASELINES if baselines else header
     for item, records in zip(items, surprisals, strict=True):
         values = baselines(item.tokens) if baselines else None
         for name, region in item.regions.items():

@@ -161,7 +161,7 @@ def nearest_words(
     frequent = [
         token for token, _ in counts.most_common() if is_word(token) and is_known(token, embedder)
     ]
-    words = list(dict.fromkeys([*query_words, *frequent[:CANDIDATES]]))
+    words = list(dict.fromkeys(itertools.chain(query_words, frequent[:CANDIDATES])))
     vectors = unit(embedder.encode_tokens(words))
     found = {}
     for row, word in enumerate(query_words):

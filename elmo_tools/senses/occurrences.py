@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -172,7 +173,7 @@ def find_words(
     """
     not_found = _labels_in(corpus, path, senses)
     words_with_senses = {location.word for location in senses}
-    texts = dict.fromkeys([*query_words, *sorted(words_with_senses)])
+    texts = dict.fromkeys(chain(query_words, sorted(words_with_senses)))
     samples = {text: ReservoirSample(max_occurrences, f"{seed} {text}") for text in texts}
     background = ReservoirSample(BACKGROUND, seed)
     n_occurrences: Counter[str] = Counter()
