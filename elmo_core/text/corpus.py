@@ -120,7 +120,8 @@ class Corpus:
 def _count(text: str, vocabulary: Vocabulary | None) -> Counts:
     lines = split_lines(text)
     tokens = text.split()
-    n_blank = lines.count("") + sum(line.isspace() for line in lines)
+    # lists, not generators: all text is counted, and they are faster
+    n_blank = lines.count("") + sum([line.isspace() for line in lines])
     counts = Counts(
         sentences=len(lines) - n_blank,
         tokens=len(tokens),
@@ -128,7 +129,8 @@ def _count(text: str, vocabulary: Vocabulary | None) -> Counts:
         markers=sum(tokens.count(marker) for marker in (BOS, EOS) if marker in text),
     )
     if vocabulary:
-        n_known = len([token for token in tokens if token in vocabulary.index])
+        known = vocabulary.index
+        n_known = sum([token in known for token in tokens])
         counts.looked_up = len(tokens)
         counts.unknown = len(tokens) - n_known + tokens.count(UNK)
     return counts

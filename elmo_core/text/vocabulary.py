@@ -104,8 +104,8 @@ class Vocabulary:
         counts = tokens if isinstance(tokens, Counter) else Counter(tokens)
         words = []
         for token, number in counts.items():
-            is_word = token not in SPECIAL_TOKENS and token.split() == [token]
-            if is_word and number >= min_count:
+            # the count first: most tokens of a text are rare
+            if number >= min_count and token not in SPECIAL_TOKENS and token.split() == [token]:
                 words.append(token)
         words.sort(key=lambda word: (-counts[word], word))
         if max_size is not None:
