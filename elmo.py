@@ -38,7 +38,8 @@ from elmo_core.messages import UserError, bar, format_count, log
 from elmo_core.network.bilm import BUILDING, BiLM, make_bilm, weights_of
 from elmo_core.network.scalar_mix import ScalarMix
 from elmo_core.network.softmax import Softmax
-from elmo_core.text.tokens import restore_order, token_batch
+from elmo_core.text.batches import restore_order
+from elmo_core.text.lexicon import token_batch
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint, published
 from elmo_core.weights.model_files import (

@@ -33,10 +33,10 @@ from elmo_core.machine import runtime
 from elmo_core.messages import UserError, format_count
 from elmo_core.text import language
 from elmo_core.text.corpus import Corpus, Counts
+from elmo_core.text.lexicon import LMBatch
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokenise import Tokeniser
-from elmo_core.text.tokens import LMBatch
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import model_files
 from elmo_tools.experiments.pairs import preferences, read_pairs

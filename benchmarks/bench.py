@@ -38,9 +38,10 @@ from elmo_core.kernels.matmul import chosen_precision, freeze
 from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import softmax
+from elmo_core.text.characters import EOS
 from elmo_core.text.corpus import Corpus
+from elmo_core.text.lexicon import LMBatch
 from elmo_core.text.text_files import read_sentences
-from elmo_core.text.tokens import EOS, LMBatch
 from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from elmo_core.training.optimizer import Adagrad
 from elmo_core.training.ranks import Ranks

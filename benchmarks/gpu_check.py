@@ -30,7 +30,7 @@ from elmo_core.machine import paddle_compat, runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.network import softmax
 from elmo_core.network.lstmp import equations
-from elmo_core.text.tokens import LMBatch
+from elmo_core.text.lexicon import LMBatch
 from elmo_core.training.ranks import Ranks
 from elmo_tools.pretraining import streams
 

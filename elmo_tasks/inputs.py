@@ -26,8 +26,8 @@ from elmo_core.messages import UserError, log
 from elmo_core.network.bilm import make_bilm, weights_of
 from elmo_core.network.char_cnn import CharCNN
 from elmo_core.text.language import recognise
+from elmo_core.text.lexicon import pad_rows, token_batch
 from elmo_core.text.tokenise import CHINESE
-from elmo_core.text.tokens import pad_rows, token_batch
 from elmo_core.text.vocabulary import UNK_ID, Vocabulary
 from elmo_core.weights import model_files, published
 from elmo_tasks.settings import ELMoSettings

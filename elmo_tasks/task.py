@@ -22,10 +22,10 @@ from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, join_names, log
 from elmo_core.network.bilm import BUILDING, make_bilm, set_weights, weights_of
+from elmo_core.text.batches import restore_order, sentence_batches
 from elmo_core.text.language import AUTO, make_tokeniser
 from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.tokenise import Tokeniser
-from elmo_core.text.tokens import restore_order, sentence_batches
 from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks import folder as model_folder
 from elmo_tasks.inputs import BILM, FileVectors, PretrainedELMo, Rows, TokenInputs, default_elmo

@@ -19,7 +19,7 @@ from elmo_core.machine import paddle_compat
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, bar, format_duration, log
 from elmo_core.network.bilm import set_weights
-from elmo_core.text.tokens import shuffled_batches
+from elmo_core.text.batches import shuffled_batches
 from elmo_core.training.optimizer import Adam
 from elmo_tasks import folder as model_folder
 from elmo_tasks.inputs import BILM, FileVectors

@@ -10,7 +10,7 @@ from elmo_core.display.terminal import printable, truncate
 from elmo_core.encoding.surprisal import Surprisals
 from elmo_core.files import disk
 from elmo_core.messages import UserError, log
-from elmo_core.text.tokens import BOS
+from elmo_core.text.characters import BOS
 
 CHINESE_FONTS = (
     "Noto Sans CJK SC",

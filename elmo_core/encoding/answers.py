@@ -25,9 +25,9 @@ from elmo_core.encoding.surprisal import Comparison, Surprisals, difference, sur
 from elmo_core.kernels import precision
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, bar, log
+from elmo_core.text.batches import restore_order
 from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
 from elmo_core.text.offsets import token_offsets
-from elmo_core.text.tokens import restore_order
 from elmo_core.text.vocabulary import SPECIAL_TOKENS
 
 

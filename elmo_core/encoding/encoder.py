@@ -21,7 +21,7 @@ from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.bilm import BiLM
 from elmo_core.network.lstmp import BiLMState, Packing, map_state
-from elmo_core.text.tokens import sentence_batches
+from elmo_core.text.batches import sentence_batches
 from elmo_core.text.vocabulary import Vocabulary
 
 TOKENS_PER_ROW = 64  # a batch holds at most batch_size * 64 tokens: longer sentences, fewer rows

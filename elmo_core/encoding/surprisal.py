@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from elmo_core.machine.runtime import run_in_parallel
-from elmo_core.text.tokens import BOS, EOS
+from elmo_core.text.characters import BOS, EOS
 from elmo_core.text.vocabulary import SPECIAL_TOKENS, UNK_ID, Vocabulary
 
 if TYPE_CHECKING:  # the --help of run_eval.py does not wait for Paddle

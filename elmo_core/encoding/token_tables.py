@@ -9,9 +9,9 @@ from elmo_core.config import ELMoConfig
 from elmo_core.kernels.matmul import state_of
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import format_count, log
-from elmo_core.text.characters import BYTES
+from elmo_core.text.characters import BOS, BYTES, EOS
 from elmo_core.text.language import warn_if_unreadable
-from elmo_core.text.tokens import BOS, EOS, pad_rows, token_batch
+from elmo_core.text.lexicon import pad_rows, token_batch
 from elmo_core.text.vocabulary import UNK, Vocabulary
 
 TOKENS_PER_CHUNK = 2048  # new tokens per pass of the character CNN

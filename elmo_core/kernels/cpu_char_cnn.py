@@ -14,7 +14,7 @@ from elmo_core.config import ELMoConfig
 from elmo_core.kernels import fused, precision
 from elmo_core.kernels.matmul import amp_matmul, amp_operand, prepared
 from elmo_core.machine.runtime import n_threads, paddle, run_in_parallel
-from elmo_core.text.tokens import Tokens
+from elmo_core.text.lexicon import Tokens
 
 WINDOWS_PER_PRODUCT = 128  # of fused.c, at most
 

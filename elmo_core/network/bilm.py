@@ -21,7 +21,7 @@ from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.lstmp import LSTMP, BiLMState, Packing, map_state, run_layer
 from elmo_core.network.softmax import Candidates, Softmax
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
-from elmo_core.text.tokens import LMBatch
+from elmo_core.text.lexicon import LMBatch
 from elmo_core.weights import checkpoint
 
 nn = paddle.nn

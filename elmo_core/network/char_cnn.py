@@ -19,7 +19,7 @@ from elmo_core.config import ELMoConfig
 from elmo_core.kernels import cpu_char_cnn, fused
 from elmo_core.kernels.matmul import amp_matmul
 from elmo_core.machine.runtime import paddle, to_tensor
-from elmo_core.text.tokens import Tokens
+from elmo_core.text.lexicon import Tokens
 
 nn = paddle.nn
 

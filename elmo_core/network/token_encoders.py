@@ -12,7 +12,7 @@ from elmo_core.config import ELMoConfig
 from elmo_core.kernels.row_gradients import embedding_lookup
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.char_cnn import CharCNN
-from elmo_core.text.tokens import Tokens
+from elmo_core.text.lexicon import Tokens
 
 nn = paddle.nn
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from elmo_core.files import disk
 from elmo_core.messages import UserError, format_count, log
+from elmo_core.text.characters import BOS, EOS
 from elmo_core.text.language import warn_if_unreadable
 from elmo_core.text.text_files import blocks, split_lines, text_files
-from elmo_core.text.tokens import BOS, EOS
 from elmo_core.text.vocabulary import UNK, Vocabulary
 
 EMPTY = "the file is empty. Expected one sentence per line. Fill it, or remove it."

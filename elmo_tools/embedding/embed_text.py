@@ -27,8 +27,8 @@ from elmo_core.config import differences
 from elmo_core.files import disk
 from elmo_core.files.tensors import digest
 from elmo_core.messages import UserError, format_count, format_duration, log
+from elmo_core.text.batches import BATCHES_PER_WINDOW, sentence_windows
 from elmo_core.text.text_files import read_sentences
-from elmo_core.text.tokens import BATCHES_PER_WINDOW, sentence_windows
 
 if TYPE_CHECKING:
     from elmo import ELMoEmbedder

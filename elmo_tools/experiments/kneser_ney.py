@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from elmo_core.text.characters import BOS, EOS
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.text_files import read_sentences
-from elmo_core.text.tokens import BOS, EOS
 from elmo_core.text.vocabulary import Vocabulary
 
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)  # for texts too small to estimate discounts

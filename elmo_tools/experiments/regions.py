@@ -14,11 +14,11 @@ import numpy as np
 
 from elmo_core.encoding.surprisal import Surprisals
 from elmo_core.messages import UserError
+from elmo_core.text.characters import BOS, EOS
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.text_files import read_lines, read_sentences
 from elmo_core.text.tokenise import Tokeniser
-from elmo_core.text.tokens import BOS, EOS
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_tools.experiments.kneser_ney import KneserNey, read_ids
 

@@ -20,7 +20,7 @@ from elmo_core.encoding.layers import LayerChoice
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.lstmp import Packing
 from elmo_core.text.characters import MAX_BYTES, CodePoints
-from elmo_core.text.tokens import token_batch
+from elmo_core.text.lexicon import token_batch
 from elmo_core.text.vocabulary import UNK_ID, Vocabulary
 from elmo_tools.export.paddle_graph import Array
 from elmo_tools.export.sentences import Sentences

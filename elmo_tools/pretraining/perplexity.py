@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from elmo import BiLM
 from elmo_core.network.lstmp import BiLMState
-from elmo_core.text.tokens import LMBatch
+from elmo_core.text.lexicon import LMBatch
 from elmo_core.training.ranks import Ranks
 
 

@@ -15,7 +15,7 @@ from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, log
 from elmo_core.network.softmax import Candidates, draw_candidates, is_sampled
 from elmo_core.text.corpus import Corpus, Counts
-from elmo_core.text.tokens import LMBatch
+from elmo_core.text.lexicon import LMBatch
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.training.optimizer import Adagrad, Adam
 from elmo_core.training.ranks import Ranks

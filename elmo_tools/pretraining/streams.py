@@ -33,10 +33,11 @@ from typing import Any
 import numpy as np
 
 from elmo_core.messages import UserError
+from elmo_core.text.characters import BOS, EOS
 from elmo_core.text.corpus import Corpus
+from elmo_core.text.lexicon import Lexicon, LMBatch, pad_rows
 from elmo_core.text.noise import add_noise
 from elmo_core.text.text_files import blocks, read_sentences, split_lines
-from elmo_core.text.tokens import BOS, EOS, Lexicon, LMBatch, pad_rows
 from elmo_core.text.vocabulary import Vocabulary
 
 

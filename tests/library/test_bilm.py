@@ -11,7 +11,7 @@ from elmo_core.encoding.layers import layer_choice
 from elmo_core.kernels import precision
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.softmax import draw_candidates
-from elmo_core.text.tokens import LMBatch, token_batch
+from elmo_core.text.lexicon import LMBatch, token_batch
 from elmo_core.text.vocabulary import Vocabulary
 
 SENTENCES = tiny.SENTENCES

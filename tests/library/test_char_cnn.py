@@ -10,7 +10,7 @@ from elmo_core.kernels import fused
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.char_cnn import CharCNN
 from elmo_core.text.characters import CharTable
-from elmo_core.text.tokens import Tokens
+from elmo_core.text.lexicon import Tokens
 
 FILTERS = ((1, 3), (2, 5), (7, 19))
 

@@ -5,7 +5,7 @@ from shards import MARKERS
 
 from elmo_core.messages import UserError
 from elmo_core.text.characters import CodePoints
-from elmo_core.text.tokens import token_batch
+from elmo_core.text.lexicon import token_batch
 from elmo_core.text.vocabulary import Vocabulary
 
 

@@ -299,17 +299,17 @@ STREAMS = [
     ),
     Mutant(
         name="batches-of-an-epoch-in-random-order",
-        file="elmo_core/text/tokens.py",
+        file="elmo_core/text/batches.py",
         old="    random.shuffle(batches)\n",
         new="",
-        tests="tests/library/test_tokens.py::test_shuffled_batches_hold_every_sentence_once",
+        tests="tests/library/test_batches.py::test_shuffled_batches_hold_every_sentence_once",
     ),
     Mutant(
         name="batches-within-the-budget",
-        file="elmo_core/text/tokens.py",
+        file="elmo_core/text/batches.py",
         old="int(lengths[order[0]]) + 2",
         new="int(lengths[order[-1]]) + 2",
-        tests="tests/library/test_tokens.py::test_sentence_batches_keep_to_the_budget",
+        tests="tests/library/test_batches.py::test_sentence_batches_keep_to_the_budget",
     ),
     Mutant(
         name="prefetching-keeps-errors",
@@ -1136,7 +1136,7 @@ VOCABULARY = [
     ),
     Mutant(
         name="vocabulary-unknown-targets",
-        file="elmo_core/text/tokens.py",
+        file="elmo_core/text/lexicon.py",
         old="return np.where(ids < len(self._vocabulary), ids, UNK_ID)",
         new="return np.minimum(ids, len(self._vocabulary) - 1)",
         tests="tests/library/test_vocabulary.py::test_words_are_looked_up_as_they_are_cut",

@@ -10,7 +10,7 @@ import tiny
 
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.softmax import draw_candidates
-from elmo_core.text.tokens import LMBatch
+from elmo_core.text.lexicon import LMBatch
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.training.ranks import Ranks
 from elmo_tools.pretraining.run import OPTIMIZERS

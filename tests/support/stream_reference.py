@@ -7,7 +7,7 @@ import numpy as np
 import reference
 import tiny
 
-from elmo_core.text.tokens import BOS, EOS
+from elmo_core.text.characters import BOS, EOS
 from elmo_core.text.vocabulary import UNK_ID
 
 KINDS = {

@@ -11,8 +11,8 @@ import reference
 from elmo import BiLM, ELMoConfig, ELMoEmbedder
 from elmo_core.kernels.row_gradients import row_gradient
 from elmo_core.machine.runtime import paddle
-from elmo_core.text.characters import CharTable
-from elmo_core.text.tokens import BOS, EOS, Lexicon, LMBatch
+from elmo_core.text.characters import BOS, EOS, CharTable
+from elmo_core.text.lexicon import Lexicon, LMBatch
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_tools.pretraining import streams
 

@@ -1,4 +1,4 @@
-"""Vocabularies, and batches of sentences."""
+"""Batches of sentences: within the budget, of one window, each sentence once."""
 
 import math
 import random
@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from elmo_core.text.tokens import sentence_batches, shuffled_batches
+from elmo_core.text.batches import sentence_batches, shuffled_batches
 
 
 @pytest.mark.parametrize(
