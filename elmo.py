@@ -187,6 +187,12 @@ class ELMo(Encoder, nn.Layer):
         self._drop_stale()
         if self._are_cached(sentences):
             return self._cached_layers(sentences)
+        return self._computed_layers(sentences)
+
+    def _computed_layers(
+        self, sentences: list[Sequence[str]]
+    ) -> tuple[list[paddle.Tensor], paddle.Tensor]:
+        """Return what `layers` does, without the cache."""
         self._oov_counter.update(list(itertools.chain.from_iterable(sentences)))
         batch = token_batch(sentences, self.config.input, self.vocabulary)
         rows = len(batch.lengths)
@@ -194,8 +200,8 @@ class ELMo(Encoder, nn.Layer):
         if not rows * steps:
             shape = [rows, self.layer_dim] if self.pool else [rows, steps, self.layer_dim]
             return [paddle.zeros(shape)] * self.choice.n_layers, paddle.zeros([rows, steps])
-        grad = paddle.set_grad_enabled(self.trainable and paddle.is_grad_enabled())
-        with grad, precision.temporarily(self.precision):
+        with_gradients = paddle.set_grad_enabled(self.trainable and paddle.is_grad_enabled())
+        with with_gradients, precision.temporarily(self.precision):
             vectors = self.bilm.token_encoder(batch.tokens)
             if self.training and self.word_dropout:
                 kept = nn.functional.dropout(paddle.ones([len(vectors), 1]), self.word_dropout)
@@ -270,6 +276,23 @@ class ELMo(Encoder, nn.Layer):
         distinct = [tokens for tokens in given if tokens not in self.cached]
         if not distinct:
             return
+        dtype = self._cache_dtype(distinct, gigabytes)
+        if dtype is None:
+            return
+        table = TokenTable(self.bilm.token_encoder, self.config, self.vocabulary)
+        request = EncodingRequest(self.choice, lambda batch, _: batch.arrays(dtype, self.pool))
+        arrays = restore_order(self.encode_batches(distinct, request, table, paddle.get_device()))
+        arrays = bar(arrays, progress, total=len(distinct), unit=" sentences", leave=False)
+        self.cached.update(zip(distinct, arrays, strict=True))
+        self._cached_with = state_of(self.bilm.parameters())
+        if self.oov_share:
+            log.info(f"{self.oov_share:.2%} of the tokens are outside ELMo's vocabulary.")
+
+    def _cache_dtype(self, distinct: list[tuple[str, ...]], gigabytes: float) -> str | None:
+        """Choose the type in which these sentences' layers fit into the memory, and log it.
+
+        None: there is no room for them in either.
+        """
         if self.pool:
             n_vectors = len(distinct)
             vectors = format_count(n_vectors, "sentences")
@@ -284,17 +307,10 @@ class ELMo(Encoder, nn.Layer):
         if size / 2 > room:
             found = f"{what}, with room for {max(0, room) / 1e9:.3g} GB"
             log.warning(f"ELMo's layers are computed in each epoch: {found}.")
-            return
+            return None
         dtype = "float32" if size <= room else "float16"
         log.info(f"ELMo's layers are computed once: {what}, cached in {dtype} in memory.")
-        table = TokenTable(self.bilm.token_encoder, self.config, self.vocabulary)
-        request = EncodingRequest(self.choice, lambda batch, _: batch.arrays(dtype, self.pool))
-        arrays = restore_order(self.encode_batches(distinct, request, table, paddle.get_device()))
-        arrays = bar(arrays, progress, total=len(distinct), unit=" sentences", leave=False)
-        self.cached.update(zip(distinct, arrays, strict=True))
-        self._cached_with = state_of(self.bilm.parameters())
-        if self.oov_share:
-            log.info(f"{self.oov_share:.2%} of the tokens are outside ELMo's vocabulary.")
+        return dtype
 
     def clear_cache(self) -> None:
         """Forget the cached layers."""

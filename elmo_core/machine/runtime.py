@@ -10,6 +10,7 @@ import contextlib
 import contextvars
 import ctypes
 import functools
+import importlib
 import io
 import logging
 import os
@@ -135,20 +136,33 @@ def import_paddle():
     if problem:
         raise UserError(problem)
     if "paddle" in sys.modules:
-        if os.environ.get("OMP_NUM_THREADS", "1") == "1" and n_cores() > 1:
-            warnings.warn(
-                "paddle was imported before elmo and runs on one thread, which is several times "
-                "slower. Import elmo first, or set OMP_NUM_THREADS before starting Python.",
-                stacklevel=2,
-            )
-        _keep_sigterm()
-        return sys.modules["paddle"]
-    prepare_environment()
+        _warn_of_one_thread()
+    else:
+        prepare_environment()
+        _import_quietly()
+    _keep_sigterm()
+    import paddle  # which is loaded; this statement tells editors what is returned
+
+    return paddle
+
+
+def _warn_of_one_thread() -> None:
+    """Warn if Paddle, which was imported before, uses only one of several cores."""
+    if os.environ.get("OMP_NUM_THREADS", "1") == "1" and n_cores() > 1:
+        warnings.warn(
+            "paddle was imported before elmo and runs on one thread, which is several times "
+            "slower. Import elmo first, or set OMP_NUM_THREADS before starting Python.",
+            stacklevel=3,
+        )
+
+
+def _import_quietly() -> None:
+    """Import Paddle. Its handlers of messages are dropped, or write to the real stderr."""
     handlers = logging.root.handlers[:]
     level = logging.root.level
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()) as stderr:
         warnings.filterwarnings("ignore", message=".*ccache.*")
-        import paddle
+        importlib.import_module("paddle")
     # Paddle's handlers would also print other libraries' messages.
     logging.root.handlers[:] = handlers
     logging.root.level = level
@@ -156,8 +170,6 @@ def import_paddle():
         for handler in getattr(logger, "handlers", ()):
             if getattr(handler, "stream", None) is stderr:
                 handler.setStream(sys.stderr)
-    _keep_sigterm()
-    return paddle
 
 
 def _keep_sigterm() -> None:

@@ -15,6 +15,7 @@ import re
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,15 +63,17 @@ def embed(
             f"{folder} is not a folder. The parts of {output.name} go there: move it, "
             "or choose another `output`."
         )
-    settings = _describe(embedder, text)
-    settings["forget_sentences"] = forget_sentences
+    facts = _read_facts(embedder, text)
+    settings = _settings(embedder, facts, forget_sentences)
+    log.info(f"device        {embedder.device}, products in {embedder.precision}")
+    log.info(f"text          {text}: {facts.identity}")
     if output.exists():
         _check_settings(output, settings)
         log.info(f"{output} is complete: nothing to do.")
         _remove_parts(folder)  # left by a run that was killed at its very end
         return
     folder.mkdir(parents=True, exist_ok=True)
-    parts = [folder / f"{number:06}.hdf5" for number in range(settings["windows"])]
+    parts = [folder / f"{number:06}.hdf5" for number in range(facts.windows)]
     own = range(share[0], len(parts), share[1])
     missing = {number: parts[number] for number in own if not parts[number].exists()}
     for part in parts:
@@ -85,9 +88,9 @@ def embed(
             "If one has failed, run the same command again."
         )
         return
-    unfinished_output = re.compile(UNFINISHED.format(name=re.escape(output.name)))
     try:
         with disk.locked(folder / LOCK):
+            unfinished_output = re.compile(UNFINISHED.format(name=re.escape(output.name)))
             _remove_files(output.parent, unfinished_output)
             if not output.exists():
                 listed_text = None if forget_sentences else text
@@ -117,44 +120,57 @@ def _remove_files(folder: Path, names: re.Pattern) -> None:
             path.unlink(missing_ok=True)
 
 
-def _describe(embedder: "ELMoEmbedder", text: Path) -> dict[str, Any]:
-    """Read the text once, and log what is computed.
+@dataclass
+class _TextFacts:
+    """What is known of a text when it has been read once."""
 
-    Returns the settings that the vectors depend on.
-    """
-    windows = 0
-    lines = 0
-    tokens = 0
-    blank = 0
-    checksum = 0
+    windows: int = 0
+    lines: int = 0
+    tokens: int = 0
+    blank_lines: int = 0
+    checksum: int = 0  # CRC-32 of the sentences, one a line
+
+    @property
+    def identity(self) -> str:
+        size = f"{format_count(self.lines, 'lines')}, {format_count(self.tokens, 'tokens')}"
+        return f"{size} (CRC-32 {self.checksum:08x})"
+
+
+def _read_facts(embedder: "ELMoEmbedder", text: Path) -> _TextFacts:
+    """Read a text once. Raises if it has no tokens."""
+    facts = _TextFacts()
     for window in _windows(embedder, text):
-        windows += 1
-        lines += len(window)
-        tokens += sum(len(sentence) for sentence in window)
-        blank += window.count([])
+        facts.windows += 1
+        facts.lines += len(window)
+        facts.tokens += sum(len(sentence) for sentence in window)
+        facts.blank_lines += window.count([])
         content = "\n".join(" ".join(sentence) for sentence in window)
-        checksum = zlib.crc32(content.encode(), checksum)
-    if not tokens:
-        found = f"only blank lines ({blank:,})" if lines else "the file is empty"
+        facts.checksum = zlib.crc32(content.encode(), facts.checksum)
+    if not facts.tokens:
+        found = f"only blank lines ({facts.blank_lines:,})" if facts.lines else "the file is empty"
         raise UserError(f"{text}: {found}. Expected one sentence per line.")
-    if blank:
+    if facts.blank_lines:
         result = "zero vectors" if embedder.pool else "empty datasets"
-        log.warning(f"{text}: {format_count(blank, 'blank lines')}: {result}.")
-    size = f"{format_count(lines, 'lines')}, {format_count(tokens, 'tokens')}"
-    settings = {
+        log.warning(f"{text}: {format_count(facts.blank_lines, 'blank lines')}: {result}.")
+    return facts
+
+
+def _settings(
+    embedder: "ELMoEmbedder", facts: _TextFacts, forget_sentences: bool
+) -> dict[str, Any]:
+    """The settings that the file depends on."""
+    return {
         "model": _model_identity(embedder),
-        "text": f"{size} (CRC-32 {checksum:08x})",
-        "windows": windows,
+        "text": facts.identity,
+        "windows": facts.windows,
         "layers": [embedder.choice.how, *embedder.choice.indices],
         "mix": embedder.choice.weights,
         "pool": embedder.pool,
         "dtype": embedder.dtype,
         "precision": embedder.precision,
         "batch_size": embedder.batch_size,
+        "forget_sentences": forget_sentences,
     }
-    log.info(f"device        {embedder.device}, products in {embedder.precision}")
-    log.info(f"text          {text}: {settings['text']}")
-    return settings
 
 
 def _windows(embedder: "ELMoEmbedder", text: Path) -> Iterator[list[list[str]]]:
