@@ -131,21 +131,14 @@ def make_corpus(
     )
     first_dev = _first_held_out(paths, options) if options.dev_split == "last" else None
     if options.document == "file" and options.dev_fraction:
-        held_out = [_is_held_out(options, first_dev, file, b"") for file in range(len(paths))]
-        if not any(held_out):
-            raise UserError(
-                "no file would be held out: `dev_fraction` is too small for so few files."
-            )
+        _check_held_out_files(len(paths), options, first_dev)
     if tokeniser.lang == "zh":
         tokeniser("中")  # loads jieba's dictionary before processes are started, which share it
     process_batch = partial(_process_batch, options, tokeniser, first_dev)
     report = Report()
     with disk.atomic_folder(output) as folder:
         with ExitStack() as stack:
-            parts = {"train": _Shards(folder / "train", options.shards, options.seed, stack)}
-            if options.dev_fraction:
-                n = max(1, round(options.dev_fraction * options.shards))
-                parts["dev"] = _Shards(folder / "dev", n, options.seed, stack)
+            parts = _open_parts(folder, options, stack)
             progress = stack.enter_context(_progress(paths, "tokenise"))
             source = batches(paths, options.document, options.encoding)
             for lines, counts in _parallel_map(process_batch, source, processes):
@@ -172,6 +165,13 @@ def _all_files(inputs: Iterable[str | Path]) -> list[Path]:
 def _all_lines(paths: Iterable[Path], encoding: str) -> Iterator[str]:
     for batch in batches(paths):
         yield from batch.decoded(encoding)
+
+
+def _check_held_out_files(n_files: int, options: Options, first_dev: int | None) -> None:
+    """Raise if no file goes to dev, before the text is tokenised."""
+    held_out = [_is_held_out(options, first_dev, file, b"") for file in range(n_files)]
+    if not any(held_out):
+        raise UserError("no file would be held out: `dev_fraction` is too small for so few files.")
 
 
 def batches(
@@ -323,6 +323,15 @@ class _Shards:
             lines = path.read_bytes().split(b"\n")[:-1]
             random.Random(f"{self._seed} {path.name}").shuffle(lines)
             path.write_bytes(b"\n".join(lines) + b"\n")
+
+
+def _open_parts(folder: Path, options: Options, stack: ExitStack) -> dict[str, _Shards]:
+    """Open the shards of train and, if there is one, of dev. stack: closes their files."""
+    parts = {"train": _Shards(folder / "train", options.shards, options.seed, stack)}
+    if options.dev_fraction:
+        n_shards = max(1, round(options.dev_fraction * options.shards))
+        parts["dev"] = _Shards(folder / "dev", n_shards, options.seed, stack)
+    return parts
 
 
 def _check_part(name: str, report: Report) -> None:
