@@ -11,7 +11,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT TERM
 python=.venv/bin/python
-numerics='elmo bilm scalar_mix encoder layers answers token_encoders lstmp softmax char_cnn optimizer matmul onednn surprisal'
+numerics='elmo bilm scalar_mix encoder layers answers token_encoders lstmp softmax char_cnn cpu_lstm cpu_softmax cpu_char_cnn optimizer matmul onednn surprisal'
 tasks=$(ls tests/tasks | sed -n 's/^test_\(.*\)\.py$/\1/p')
 
 # find_python VERSION...: the first of these, on the path or of pyenv; nothing where there is none
@@ -80,7 +80,7 @@ if $python -m pip install --quiet --disable-pip-version-check --target "$scratch
 else
     skip "a service, with FastAPI" "pip cannot install fastapi"
 fi
-leg "LANG=C" "preprocess raw_text tokenise corpus tokens vocabulary run_eval" env LANG=C LC_ALL=C $python
+leg "LANG=C" "preprocess raw_text tokenise corpus lexicon vocabulary run_eval" env LANG=C LC_ALL=C $python
 for version in 3.10 3.13; do
     found=$(find_python $version)
     if [ -n "$found" ]; then
