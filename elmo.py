@@ -331,6 +331,21 @@ class ELMo(Encoder, nn.Layer):
         return self.l2_coef * sum(((mix.scalars**2).sum() for mix in self.mixes), paddle.zeros([]))
 
 
+# What `ELMoEmbedder` makes of its model, and a copy makes anew.
+MADE_BY_A_MODEL = {
+    "bilm",
+    "vocabulary",
+    "config",
+    "choice",
+    "layer_dim",
+    "dim",
+    "token_table",
+    "_oov_counter",
+    "_softmax",
+    "words",
+}
+
+
 class ELMoEmbedder(Encoder):
     """Compute ELMo vectors of sentences with a pretrained model.
 
@@ -399,19 +414,15 @@ class ELMoEmbedder(Encoder):
         A published model is its name, any other one its weights: nothing refers to its files, which
         may be missing elsewhere.
         """
-        model = self._published_name()
-        return {
-            "model": self._model_in_memory() if model is None else model,
-            "_folder": None if model is None else self._folder,
-            "_layers": self._layers,
-            "pool": self.pool,
-            "batch_size": self.batch_size,
-            "dtype": self.dtype,
-            "carry_state": self.carry_state,
-            "progress": self.progress,
-            "precision": self.precision,
-            "device": runtime.portable_device(self.device),
-        }
+        state = {name: value for name, value in vars(self).items() if name not in MADE_BY_A_MODEL}
+        published_name = self._published_name()
+        if published_name is None:
+            state["model"] = self._model_in_memory()
+            state["_folder"] = None
+        else:
+            state["model"] = published_name
+        state["device"] = runtime.portable_device(self.device)
+        return state
 
     def _published_name(self) -> str | None:
         """Return the name of the model if it is a published one."""
@@ -448,17 +459,10 @@ class ELMoEmbedder(Encoder):
         return found
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._folder = state["_folder"]
-        self._layers = state["_layers"]
-        self.pool = state["pool"]
-        self.batch_size = state["batch_size"]
-        self.dtype = state["dtype"]
-        self.carry_state = state["carry_state"]
-        self.progress = state["progress"]
-        self.precision = state["precision"]
-        self.device = runtime.device_name(state["device"])
+        model = state.pop("model")
+        vars(self).update(state)
+        self.device = runtime.device_name(self.device)
         chosen_precision(self.precision, self.device)
-        model = state["model"]
         with runtime.on_device(self.device):
             if isinstance(model, str):
                 self._folder = install(model)

@@ -195,6 +195,18 @@ def test_a_copy_says_when_the_softmax_is_read_and_when_it_is_gone(tmp_path, mess
         pickle.dumps(gone)
 
 
+class NamedEmbedder(ELMoEmbedder):
+    """A user's own kind."""
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_copy_keeps_what_a_user_has_added(model, tmp_path, name):
+    embedder = NamedEmbedder(model)
+    embedder.title = "mine"
+    copied = COPIES[name](embedder, tmp_path)
+    assert isinstance(copied, NamedEmbedder) and copied.title == "mine"
+
+
 def test_a_model_in_memory_is_shown_as_such(model):
     pair = ELMoEmbedder(elmo.load_bilm(model))
     assert "copy" not in repr(pair) and model not in repr(pair)
