@@ -97,6 +97,9 @@ def _append_rest(address: str, part: Path) -> None:
             start = 0
         length = answer.headers.get("Content-Length")
         total = start + int(length) if length else None
+        if part.name.endswith((".gz.part", ".tgz.part")):
+            # Some servers declare the file's own compression, which is not to be undone.
+            answer.raw.headers.pop("Content-Encoding", None)
         # otherwise the last block before a break would be lost; the length is checked below
         answer.raw.enforce_content_length = False
         progress = bar(None, shown=True, total=total, initial=start, unit="B", unit_scale=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from elmo_core.files import archives, disk, downloads
+from elmo_core.files.foreign_files import damage_named
 from elmo_core.messages import UserError, log
 
 
@@ -175,7 +176,8 @@ def _unpack(archive: Path, folder: Path) -> None:
                 raise UserError(f"{archive} is not an archive.")
             content = _content(temporary, folder.name)
             for compressed in list(content.rglob("*.bin.gz")):
-                _decompress(compressed)
+                with damage_named(compressed.name):
+                    _decompress(compressed)
             if (content / "train" / "unsup").is_dir():
                 _join_reviews(content / "train" / "unsup", content / "unsup.txt")
             disk.rename(content, folder)

@@ -1,5 +1,6 @@
 """Downloads: a file is there when it is complete; a part is resumed; checksums are compared."""
 
+import gzip
 import hashlib
 from pathlib import Path
 
@@ -52,6 +53,18 @@ def test_a_complete_part_is_not_asked_for(server, address, tmp_path):
     downloads.download(address, tmp_path / "weights.bin", SHA256, size=len(CONTENT))
     assert server.gets == []
     assert (tmp_path / "weights.bin").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("name", "is_undone"), [("words.txt.gz", False), ("words.tgz", False), ("words.txt", True)]
+)
+def test_a_files_own_compression_stays(server, address, tmp_path, name, is_undone):
+    """Some servers declare it as the encoding of what they send."""
+    compressed = gzip.compress(CONTENT)
+    server.files[name] = compressed
+    server.encodings[name] = "gzip"
+    downloads.download(f"{server.address}/{name}", tmp_path / name)
+    assert (tmp_path / name).read_bytes() == (CONTENT if is_undone else compressed)
 
 
 def test_the_size_of_a_remote_file(server, address):

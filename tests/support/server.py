@@ -20,6 +20,7 @@ class Server(ThreadingHTTPServer):
         self.stalls: list[float] = []  # the next responses to GET are delayed by so many seconds
         self.status: list[int] = []  # the next responses to GET are these errors
         self.lies: dict[str, int] = {}  # bytes to add to the claimed length of a file
+        self.encodings: dict[str, str] = {}  # the Content-Encoding that is declared for a file
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
     def handle_error(self, request, client_address):
@@ -70,6 +71,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(claimed - start))
         if mark:
             self.send_header("ETag", mark)
+        if name in server.encodings:
+            self.send_header("Content-Encoding", server.encodings[name])
         self.end_headers()
         if body:
             time.sleep(server.stalls.pop(0) if server.stalls else 0)

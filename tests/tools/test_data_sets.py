@@ -187,6 +187,14 @@ def test_vectors_are_unzipped_and_a_flat_archive_gets_its_folder(server, tmp_pat
     assert (folder / "rt-polarity.pos").read_bytes() == b"good .\n"
 
 
+def test_damaged_vectors_are_an_error_and_the_next_set_is_fetched(server, tmp_path):
+    vectors = gzip.compress(BALLAST)[:-1000]
+    server.files[POLARITY] = archive({"GoogleNews-vectors-negative300.bin.gz": vectors})
+    result = run(server, tmp_path, "polarity", "lm1b", code=1)
+    assert "GoogleNews-vectors-negative300.bin.gz" in result.stderr
+    assert left_over(tmp_path) == ["1-billion-word", POLARITY]
+
+
 def test_unrated_reviews_become_lines_in_order(server, tmp_path):
     reviews = [f"Film {n}: caf\u00e9.<br />" for n in range(12)]
     entries = {"aclImdb/train/pos/0_9.txt": b"Good."}
