@@ -82,7 +82,8 @@ elif [ -n "$paddle" ]; then
     set -- "$@" "paddlepaddle==$paddle"
 fi
 case ${gpu:-$paddle} in 2.*) set -- "$@" "numpy<2" ;; esac
-if ! "$venv/bin/python" -m pip install --disable-pip-version-check "$@"; then
+# pip 21.2 of Python 3.10.0 to 3.10.2 could not install this project
+if ! "$venv/bin/python" -m pip install --disable-pip-version-check "pip>=21.3" "$@"; then
     echo "error: the installation failed; pip's message above says why. Check the network or, offline, the wheels (docs/faq.md)." >&2
     exit 1
 fi
