@@ -227,7 +227,7 @@ class Task(ABC, Generic[S, Example, Prediction]):
         options: of `TokenInputs`.
         """
         words = self.parts.get("words")
-        vocabulary = None if words is None else Vocabulary(SPECIAL_TOKENS + words)
+        vocabulary = None if words is None else Vocabulary(SPECIAL_TOKENS + list(words))
         return TokenInputs(self.settings, vocabulary, self.vectors, self.pretrained, **options)
 
     def length(self, example: Any) -> int:
@@ -374,7 +374,9 @@ class Task(ABC, Generic[S, Example, Prediction]):
                 check_identity(folder, finished.identity or {}, self.identity)
                 log.info(f"{folder} is complete.")
                 return finished
-            inputs.cache([self.rows(part) for part in data.values()], progress is not False)
+            # Rows are made only if a frozen ELMo reads them.
+            rows = (self.rows(part) for part in data.values())
+            inputs.cache(rows, progress is not False)
             self.prepare(train)
             seconds = 0.0
             for number, settings in enumerate(self.phases(), 1):

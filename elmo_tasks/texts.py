@@ -98,11 +98,14 @@ class TextReader:
         data_format: str = "",
         check: Callable[[Any, str], Any] = check_label,
     ):
-        names = columns.split(",") if isinstance(columns, str) else columns or ()
-        self.names = [str(name).strip() for name in names]
+        names = columns.split(",") if isinstance(columns, str) else columns
+        self.names = [str(name).strip() for name in names] if columns else []
+        if self.names[2:] == [""]:  # after a comma at the end
+            self.names.pop()
         self.data_format = data_format
         self.check = check
-        is_valid = len(self.names) in (2, 3) and len(set(self.names)) == len(self.names)
+        are_distinct = len(set(self.names)) == len(self.names)
+        is_valid = len(self.names) in (2, 3) and are_distinct and all(self.names)
         if columns and not is_valid:
             raise UserError(
                 f"`columns` is {columns!r}, expected TEXT,LABEL or, of pairs, TEXT,LABEL,TEXT2."

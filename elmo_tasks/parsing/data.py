@@ -47,10 +47,12 @@ def _tree_of(record: Mapping[str, Any], where: str) -> Tree:
     """The tree of a row, whose heads may be strings."""
     columns = {}
     for name in ("tokens", "head", "deprel"):
-        values = as_list(value_of(record, name, where))
+        value = value_of(record, name, where)
+        values = as_list(value)
         if values is None:
-            found = describe(record[name])
-            raise UserError(f"{where}: {name} is {found}, expected a list, one for each word.")
+            raise UserError(
+                f"{where}: {name} is {describe(value)}, expected a list, one for each word."
+            )
         columns[name] = values
     heads = columns["head"]
     if not all(str(head).isdecimal() for head in heads):

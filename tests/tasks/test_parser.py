@@ -135,6 +135,12 @@ def test_a_tree_in_memory_that_is_none_is_named(changes, word):
         Parser.train([tree, replace(tree, **changes)])
 
 
+def test_a_column_of_a_table_that_has_no_lists_is_named():
+    row = {"Tokens": "the dog", "head": [2, 0], "deprel": ["det", "root"]}
+    with pytest.raises(UserError, match="train, row 0: tokens is str 'the dog', expected a list"):
+        Parser.train([row])
+
+
 @pytest.mark.parametrize("wrong", [3, ["the dog"], [["the", "dog"]], {"tokens": ["a"]}])
 def test_what_is_no_treebank_is_named(wrong):
     with pytest.raises(TypeError, match=r"train.*(tree|Tree)"):

@@ -81,7 +81,13 @@ def test_faulty_files(tmp_path, name, content, columns, pattern):
         TextReader(columns).read(tmp_path / name, "texts")
 
 
-@pytest.mark.parametrize("columns", ["text", "a,b,c,d", "a,a", ["a"]])
+@pytest.mark.parametrize("columns", ["", [], "text,label,"])
+def test_columns_that_say_no_more_than_the_usual(columns):
+    found = TextReader(columns).read([{"text": "a b", "label": 1}], "texts")
+    assert found == [Text(("a b",), 1, "texts, row 0")]
+
+
+@pytest.mark.parametrize("columns", ["text", "a,b,c,d", "a,a", ["a"], "text,", ",label"])
 def test_columns_are_two_or_three(columns):
     with pytest.raises(UserError, match="`columns`"):
         TextReader(columns)
