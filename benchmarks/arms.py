@@ -183,8 +183,8 @@ def main() -> None:
 def check_setup(args: argparse.Namespace) -> None:
     """Raise if the results in --output are of other data, models or settings.
 
-    Else note those of this run.
-    A model that was not given may be added: no result depends on it.
+    Otherwise write down those of this run. A model that was not given before may be added: no
+    result depends on it.
     """
     values = {"task": args.task, "set": args.set, "data": absolute(args.data)}
     for name in MODELS:
