@@ -331,8 +331,8 @@ class ELMo(Encoder, nn.Layer):
         return self.l2_coef * sum(((mix.scalars**2).sum() for mix in self.mixes), paddle.zeros([]))
 
 
-# What `ELMoEmbedder` makes of its model, and a copy makes anew.
-MADE_BY_A_MODEL = {
+# Attributes of an `ELMoEmbedder` that a copy computes from its own model.
+NOT_COPIED = {
     "bilm",
     "vocabulary",
     "config",
@@ -414,7 +414,7 @@ class ELMoEmbedder(Encoder):
         A published model is its name, any other one its weights: nothing refers to its files, which
         may be missing elsewhere.
         """
-        state = {name: value for name, value in vars(self).items() if name not in MADE_BY_A_MODEL}
+        state = {name: value for name, value in vars(self).items() if name not in NOT_COPIED}
         published_name = self._published_name()
         if published_name is None:
             state["model"] = self._model_in_memory()
