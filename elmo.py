@@ -15,7 +15,7 @@ docs/differences.md lists the differences from the paper and bilm-tf.
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,10 @@ from elmo_core.messages import UserError, bar, format_count, log
 from elmo_core.network.bilm import BUILDING, BiLM, make_bilm, weights_of
 from elmo_core.network.scalar_mix import ScalarMix
 from elmo_core.network.softmax import Softmax
+from elmo_core.network.traced import TracedBiLM
 from elmo_core.text.batches import restore_order
-from elmo_core.text.lexicon import token_batch
+from elmo_core.text.lexicon import TokenBatch, token_batch
+from elmo_core.text.token_inputs import TokenInputs, check_names
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint, published
 from elmo_core.weights.model_files import (
@@ -149,6 +151,7 @@ class ELMo(Encoder, nn.Layer):
             )
         self.cached: dict[tuple[str, ...], np.ndarray] = {}
         self._cached_with: object = None  # the state of the weights that were used
+        self._token_inputs = TokenInputs(self.config, self.vocabulary)
         if trainable:
             self.fine_tune(word_dropout, layer_dropout)
         elif not self.bilm.is_fine_tuned:
@@ -165,36 +168,91 @@ class ELMo(Encoder, nn.Layer):
             weight.stop_gradient = False
         self.clear_cache()
 
-    def forward(
+    def inputs(
         self, sentences: Sequence[Sequence[str]]
+    ) -> dict[str, paddle.Tensor] | dict[str, np.ndarray]:
+        """Return sentences as tensors of ids, which `forward` reads as it reads the sentences.
+
+        characters: (B, T, C), if the model reads characters; lengths: (B,); words: (B, T), if it
+        reads words. All are int64, in the host's memory. In a worker process of a `DataLoader`
+        they are arrays, of which the loader makes tensors.
+        """
+        sentences = check_sentences(sentences)
+        self._oov_counter.update(list(itertools.chain.from_iterable(sentences)))
+        arrays = self._token_inputs.arrays(sentences)
+        if paddle.io.get_worker_info():
+            return arrays
+        place = paddle.CPUPlace()
+        return {name: paddle.to_tensor(array, place=place) for name, array in arrays.items()}
+
+    @paddle.jit.not_to_static
+    def forward(
+        self, sentences: Sequence[Sequence[str]] | Mapping[str, paddle.Tensor]
     ) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Return one tensor (B, T, dim) per mix, zero at padding, and the mask (B, T).
 
+        sentences: lists of tokens, or their `inputs`.
         T is the longest sentence. Pooled outputs are (B, dim). Concatenated layers are returned
         n_mixes times.
         """
         layers, mask = self.layers(sentences)
         return self.mixed(layers, mask), mask
 
+    @paddle.jit.not_to_static
     def layers(
-        self, sentences: Sequence[Sequence[str]]
+        self, sentences: Sequence[Sequence[str]] | Mapping[str, paddle.Tensor]
     ) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Return the chosen layers, cached or computed, and the mask (B, T).
 
-        Each layer is (B, T, 2P), or pooled (B, 2P).
+        Each layer is (B, T, 2P), or pooled (B, 2P). Only layers of lists of tokens are cached.
         """
+        self._check_dtype()
+        if not paddle.in_dynamic_mode():
+            return self._traced_layers(sentences)
+        if isinstance(sentences, Mapping):
+            return self._computed_layers(self._token_inputs.batch(_arrays(sentences)))
         sentences = check_sentences(sentences)
         self._drop_stale()
         if self._are_cached(sentences):
             return self._cached_layers(sentences)
-        return self._computed_layers(sentences)
-
-    def _computed_layers(
-        self, sentences: list[Sequence[str]]
-    ) -> tuple[list[paddle.Tensor], paddle.Tensor]:
-        """Return what `layers` does, without the cache."""
         self._oov_counter.update(list(itertools.chain.from_iterable(sentences)))
-        batch = token_batch(sentences, self.config.input, self.vocabulary)
+        return self._computed_layers(token_batch(sentences, self.config.input, self.vocabulary))
+
+    def _check_dtype(self) -> None:
+        """Raise a UserError if the weights have been rounded."""
+        dtype = self.bilm.forward_lstm[0].bias.dtype
+        if dtype not in (paddle.float32, paddle.float64):
+            problem = f"its weights are {dtype}, expected float32"
+            advice = "Give `paddle.amp.decorate` the argument excluded_layers=[ELMo]"
+            raise UserError(f"ELMo: {problem}. {advice}, or use level O1, without `decorate`.")
+
+    def _traced_layers(
+        self, inputs: Mapping[str, paddle.Tensor]
+    ) -> tuple[list[paddle.Tensor], paddle.Tensor]:
+        """Return what `layers` does, as operators of a graph that `paddle.jit` builds."""
+        if not isinstance(inputs, Mapping):
+            raise UserError(
+                "ELMo: a traced network reads tensors, not lists of tokens. Give it `inputs`."
+            )
+        check_names(inputs, self.config)
+        if self.training and self.trainable:
+            problem = "a traced network cannot train it"
+            advice = (
+                "Train without `paddle.jit.to_static`, and call `eval` before `paddle.jit.save`"
+            )
+            raise UserError(f"ELMo: {problem}. {advice}.")
+        traced = TracedBiLM(self.bilm, self._token_inputs)
+        layers, mask = traced.layers(inputs, self.choice.max_layer)
+        tensors = []
+        for forward, backward in self.choice.select(layers):
+            layer = paddle.concat([forward, backward], axis=2) * mask.unsqueeze(-1)
+            if self.pool:
+                layer = layer.sum(axis=1) / mask.sum(axis=1, keepdim=True).clip(1)
+            tensors.append(layer if self.trainable else layer.detach())
+        return tensors, mask
+
+    def _computed_layers(self, batch: TokenBatch) -> tuple[list[paddle.Tensor], paddle.Tensor]:
+        """Return what `layers` does, without the cache."""
         rows = len(batch.lengths)
         steps = int(batch.lengths.max(initial=2)) - 2  # without the markers
         if not rows * steps:
@@ -240,6 +298,7 @@ class ELMo(Encoder, nn.Layer):
                 layers[:, row, : array.shape[1]] = array
         return [to_tensor(layer) for layer in layers], to_tensor(mask)
 
+    @paddle.jit.not_to_static
     def mixed(self, layers: Sequence[paddle.Tensor], mask: paddle.Tensor) -> list[paddle.Tensor]:
         """Compute `forward`'s outputs from the chosen layers.
 
@@ -570,6 +629,14 @@ class ELMoEmbedder(Encoder):
     iter_surprisal = answers.iter_surprisal
     compare = answers.compare
     most_similar = answers.most_similar
+
+
+def _arrays(inputs: Mapping[str, paddle.Tensor]) -> dict[str, np.ndarray]:
+    """Return tensors as arrays; what is none stays as it is."""
+    return {
+        name: value.numpy() if isinstance(value, paddle.Tensor) else value
+        for name, value in inputs.items()
+    }
 
 
 def _check_model(model: tuple) -> tuple[BiLM, Vocabulary | None]:

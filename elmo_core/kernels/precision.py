@@ -31,10 +31,15 @@ def bfloat16_enabled() -> bool:
 
 @contextlib.contextmanager
 def temporarily(name: str):
-    """Compute large matrix products inside the block in "float32" or "bfloat16"."""
+    """Compute large matrix products inside the block in "float32" or "bfloat16".
+
+    `paddle.amp.auto_cast` has no effect inside: it would round what the compiled loops read as
+    float32.
+    """
     token = _precision.set(name)
     try:
-        yield
+        with paddle.amp.auto_cast(enable=False):
+            yield
     finally:
         _precision.reset(token)
 

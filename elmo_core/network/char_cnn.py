@@ -146,6 +146,10 @@ class Highway(nn.Layer):
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         if fused.is_supported(x):
             return cpu_char_cnn.highway(x, self.transform, self.carry)
+        return self.equation(x)
+
+    def equation(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Compute the same by Paddle's operators."""
         g = nn.functional.sigmoid(self.carry(x))
         return x + g * (nn.functional.relu(self.transform(x)) - x)
 

@@ -214,9 +214,7 @@ def equations(
             ended.insert(0, (h[n:], c[n:]))
             h = h[:n]
             c = c[:n]
-        i, j, f, o = (gate_input + amp_matmul(h, recurrent_weight)).split(4, axis=1)  # (n, H)
-        c = _clip(sigmoid(f + config.forget_bias) * c + sigmoid(i) * tanh(j), config.cell_clip)
-        h = _clip(amp_matmul(sigmoid(o) * tanh(c), projection_weight), config.proj_clip)
+        h, c = lstm_step(config, gate_input, (h, c), recurrent_weight, projection_weight)
         outputs.append(h)
     final_states = [(h, c), *ended]
     return LayerOutput(
@@ -224,6 +222,21 @@ def equations(
         h=paddle.concat([final_h for final_h, _ in final_states]),
         c=paddle.concat([final_c for _, final_c in final_states]),
     )
+
+
+def lstm_step(
+    config: ELMoConfig,
+    gate_input: paddle.Tensor,
+    state: State,
+    recurrent_weight: paddle.Tensor,
+    projection_weight: paddle.Tensor,
+) -> State:
+    """Return the next state of rows with these products of the input and the biases (n, 4H)."""
+    h, c = state
+    i, j, f, o = (gate_input + amp_matmul(h, recurrent_weight)).split(4, axis=1)  # (n, H)
+    c = _clip(sigmoid(f + config.forget_bias) * c + sigmoid(i) * tanh(j), config.cell_clip)
+    h = _clip(amp_matmul(sigmoid(o) * tanh(c), projection_weight), config.proj_clip)
+    return h, c
 
 
 def _clip(x: paddle.Tensor, limit: float) -> paddle.Tensor:

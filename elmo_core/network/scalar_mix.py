@@ -28,9 +28,10 @@ class ScalarMix(nn.Layer):
 
         mask: (...), 1 for tokens, 0 for padding; used only by the layer norm.
         """
-        if len(layers) != len(self.scalars):
+        n_layers = self.scalars.shape[0]
+        if len(layers) != n_layers:
             found = format_count(len(layers), "layers")
-            raise UserError(f"ScalarMix: found {found}, expected {len(self.scalars)}.")
+            raise UserError(f"ScalarMix: found {found}, expected {n_layers}.")
         if 0 in layers[0].shape:  # older Paddle cannot add empty tensors
             return layers[0]
         if self.layer_norm:
