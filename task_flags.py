@@ -12,9 +12,9 @@ from elmo_core.command import command_line
 from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import UserError
+from elmo_core.settings import Settings
 from elmo_core.text.text_files import read_lines
 from elmo_tasks.records import Label, ending
-from elmo_tasks.settings import Settings
 
 if TYPE_CHECKING:  # --help does not wait for Paddle
     from elmo_tasks.task import Task

@@ -6,19 +6,13 @@ Each field has its help, limits, choices and group. From these come the flags an
 validation, config.json and the model card; a test compares the table of docs/reference.md.
 """
 
-import dataclasses
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
-from elmo_core.checks import describe
 from elmo_core.config import MAX_SIZE
-from elmo_core.messages import UserError
-from elmo_core.settings import expected, setting
+from elmo_core.settings import Settings, setting
 from elmo_core.text.language import AUTO, CHOICES
 
 if TYPE_CHECKING:
@@ -28,70 +22,6 @@ Language = Literal["auto", "en", "zh", "characters", "any", "none"]
 FILE = (str, Path)
 LIST_OR_FILE = (str, Path, list, tuple)
 HELD_OUT = 0.1  # share of the training data that replaces a missing dev set
-
-
-def default(base: type, name: str, value: Any) -> Any:
-    """Declare a field of a base class again, with another default."""
-    return dataclasses.field(default=value, metadata=base.__dataclass_fields__[name].metadata)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Settings that are valid: an unknown name is a TypeError, an invalid value a UserError."""
-
-    def __new__(cls, *unnamed: Any, **values: Any):
-        if unnamed:
-            found = describe(unnamed[0])
-            raise TypeError(
-                f"found {found}, expected settings by name, as in {cls.__name__}(epochs=3)."
-            )
-        known = [field.name for field in dataclasses.fields(cls)]
-        for name in values.keys() - known:
-            hint = f"Expected some of {', '.join(known)}."
-            close = difflib.get_close_matches(name, known, 1)
-            if close:
-                hint = f"Did you mean {close[0]!r}?"
-            raise TypeError(f"{cls.__name__} has no setting {name!r}. {hint}")
-        return super().__new__(cls)
-
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            if not field.metadata:  # a plain one of a user's own task, without limits
-                continue
-            value = getattr(self, field.name)
-            if isinstance(value, np.generic):  # of a search over an array
-                value = value.item()
-                object.__setattr__(self, field.name, value)
-            what = expected(field, value)
-            if what:
-                raise UserError(f"`{field.name}` is {value!r:.80}, expected {what}.")
-            needs = field.metadata["needs"]
-            if needs and value != field.default:
-                self._check_needs(field.name, needs.split(" or "))
-
-    def _check_needs(self, name: str, needs: Sequence[str]) -> None:
-        """Raise if all the fields are off without which another one has no effect."""
-        if not any(getattr(self, needed) for needed in needs):
-            names = " or ".join(f"`{needed}`" for needed in needs)
-            raise UserError(f"`{name}` has no effect without {names}.")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The values for config.json. An ELMo layer of the user's own is "a layer"."""
-        values = {}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, Path):
-                value = str(value)
-            elif not isinstance(value, str | int | float | list | tuple | None):
-                value = "a layer"
-            values[field.name] = value
-        return values
-
-    def changed(self) -> dict[str, Any]:
-        """The values that differ from the defaults."""
-        values = self.to_dict()
-        defaults = type(self)
-        return {name: value for name, value in values.items() if value != getattr(defaults, name)}
 
 
 @dataclass(frozen=True, kw_only=True)

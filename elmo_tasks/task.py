@@ -22,6 +22,7 @@ from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, join_names, log
 from elmo_core.network.bilm import BUILDING, make_bilm, set_weights, weights_of
+from elmo_core.settings import Settings
 from elmo_core.text.batches import restore_order, sentence_batches
 from elmo_core.text.language import AUTO, make_tokeniser
 from elmo_core.text.segmenter import Segmenter
@@ -32,7 +33,6 @@ from elmo_tasks.inputs import BILM, FileVectors, PretrainedELMo, Rows, TokenInpu
 from elmo_tasks.ready import ready_made
 from elmo_tasks.records import is_table
 from elmo_tasks.score import PlainScore, Score
-from elmo_tasks.settings import Settings
 from elmo_tasks.trainer import (
     ELMO_DIGEST,
     Progress,

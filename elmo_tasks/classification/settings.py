@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from elmo_core.config import MAX_SIZE
-from elmo_core.settings import setting
+from elmo_core.settings import default, setting
 from elmo_tasks.settings import (
     LIST_OR_FILE,
     ELMoSettings,
     TextSettings,
     TrainingSettings,
     WordSettings,
-    default,
 )
 
 TUNED = "elmo_trainable or word_vectors_trainable"

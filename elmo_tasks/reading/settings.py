@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from elmo_core.config import MAX_SIZE
 from elmo_core.messages import UserError
-from elmo_core.settings import setting
-from elmo_tasks.settings import ELMoSettings, TextSettings, TrainingSettings, WordSettings, default
+from elmo_core.settings import default, setting
+from elmo_tasks.settings import ELMoSettings, TextSettings, TrainingSettings, WordSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from elmo_core.config import MAX_SIZE
-from elmo_core.settings import setting
+from elmo_core.settings import default, setting
 from elmo_tasks.settings import (
     FILE,
     LIST_OR_FILE,
@@ -14,7 +14,6 @@ from elmo_tasks.settings import (
     TextSettings,
     TrainingSettings,
     WordSettings,
-    default,
 )
 from elmo_tasks.tagging.scheme import SCHEMES
 
