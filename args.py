@@ -13,13 +13,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
-from elmo_core.config import PRESETS, ELMoConfig
 from elmo_core.files import disk
 from elmo_core.messages import UserError
 from elmo_core.settings import PRECISION, PRECISIONS, expected, setting
 from elmo_core.text.tokenise import LANGUAGES
 
-MODEL_SIZE = "original"  # default of --model_size
 UNRECOGNIZED = "unrecognized arguments: "  # begins argparse's message
 _flags: dict[str, str] = {}  # of the command that runs, by the settings that they set
 
@@ -146,17 +144,17 @@ def _number(field: dataclasses.Field, text: str) -> int | float:
 seed = partial(_number, setting(0, below=2**32))
 
 
-def _filters(text: str) -> tuple[tuple[int, int], ...]:
-    filters = []
+def filters(text: str) -> tuple[tuple[int, int], ...]:
+    pairs = []
     try:
         for pair in text.split(","):
             width, number = pair.split(":")
-            filters.append((int(width), int(number)))
+            pairs.append((int(width), int(number)))
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"{text!r}: expected width:number,width:number, as in 1:32,2:64"
         ) from None
-    return tuple(filters)
+    return tuple(pairs)
 
 
 Group = argparse._ActionsContainer  # a parser or a group of its flags
@@ -234,33 +232,6 @@ def _add_setting(group: Group, field: dataclasses.Field, default: Any) -> None:
     else:
         options["metavar"] = metadata.get("metavar", "X")
     group.add_argument(*flags, **options)
-
-
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of a new model: its size, and one per field of `ELMoConfig`.
-
-    None: as in the preset.
-    """
-    group = parser.add_argument_group("model", "for a new model; a checkpoint has its own")
-    group.add_argument(
-        "--model_size",
-        choices=tuple(PRESETS),
-        help=f"preset of the numbers below (default: {MODEL_SIZE})",
-    )
-    group.add_argument(
-        "--filters",
-        type=_filters,
-        metavar="W:N,...",
-        help="character CNN filters as width:number, e.g. 1:32,2:64",
-    )
-    add_settings(group, ELMoConfig)
-    no_changes = dict.fromkeys(field.name for field in dataclasses.fields(ELMoConfig))
-    group.set_defaults(**no_changes)
-
-
-def model_changes(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of `ELMoConfig` that the user gave, which replace the preset's."""
-    return {name: value for name, value in options(ELMoConfig, args).items() if value is not None}
 
 
 def options(function: Callable, args: argparse.Namespace) -> dict[str, Any]:

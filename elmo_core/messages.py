@@ -2,10 +2,11 @@
 
 import logging
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 log = logging.getLogger("elmo")
+Progress = Callable[[dict[str, Any]], object]  # receives the scores of a training, as they come
 
 
 class UserError(ValueError):
@@ -29,6 +30,21 @@ def bar(items: Iterable | None, shown: bool, **options: Any) -> Any:
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     is_watched = is_notebook or is_terminal
     return tqdm(items, disable=not (shown and is_watched), delay=2, **options)
+
+
+def training_bar(progress: Progress | bool, **options: Any) -> Any:
+    """A bar of a training: by default in a terminal or notebook where the log is not shown.
+
+    progress: the user's wish: False for none. options: of tqdm.
+    """
+    from tqdm.auto import tqdm  # takes a while
+
+    is_wanted = progress is not False and not log.isEnabledFor(logging.INFO)
+    shown = bar(None, is_wanted, **options)
+    if not shown.disable:
+        advice = 'To see scores and times while it trains: logging.basicConfig(level="INFO")'
+        tqdm.write(advice, file=sys.stderr)
+    return shown
 
 
 def join_names(names: Sequence[str], maximum: int = 10) -> str:

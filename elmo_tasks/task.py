@@ -20,7 +20,7 @@ from elmo_core.kernels import precision
 from elmo_core.kernels.matmul import chosen_precision
 from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle
-from elmo_core.messages import UserError, join_names, log
+from elmo_core.messages import Progress, UserError, join_names, log
 from elmo_core.network.bilm import BUILDING, make_bilm, set_weights, weights_of
 from elmo_core.settings import Settings
 from elmo_core.text.batches import restore_order, sentence_batches
@@ -35,7 +35,6 @@ from elmo_tasks.records import is_table
 from elmo_tasks.score import PlainScore, Score
 from elmo_tasks.trainer import (
     ELMO_DIGEST,
-    Progress,
     check_identity,
     fit,
     hold_out,

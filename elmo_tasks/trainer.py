@@ -1,23 +1,20 @@
 """The trainer of all tasks: Adam on shuffled batches. The epoch that scores best on dev is kept."""
 
 import json
-import logging
 import math
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from elmo_core.config import differences
 from elmo_core.files.tensors import digest, join_arrays, read_tensors, split_arrays, write_tensors
 from elmo_core.machine import paddle_compat
 from elmo_core.machine.runtime import paddle
-from elmo_core.messages import UserError, bar, format_duration, log
+from elmo_core.messages import Progress, UserError, format_duration, log, training_bar
 from elmo_core.network.bilm import set_weights
 from elmo_core.text.batches import shuffled_batches
 from elmo_core.training.optimizer import Adam
@@ -29,7 +26,6 @@ from elmo_tasks.settings import HELD_OUT, TrainingSettings
 PROGRESS_SECONDS = 20  # between log lines within an epoch
 ELMO_DIGEST = "ELMo's weights"  # in a training's identity
 Task = Any  # an `elmo_tasks.task.Task`, whose module imports this one
-Progress = Callable[[dict[str, Any]], object]  # receives the scores of each epoch
 
 
 def hold_out(examples: Sequence[Any], seed: int) -> tuple[list[Any], list[Any]]:
@@ -75,7 +71,8 @@ def fit(
         lengths = [1] * len(train)  # means of fixed vectors: nothing to pad
     else:
         lengths = [task.length(example) for example in train]
-    with _bar(settings.epochs, progress) as shown, state.interruptible(folder):
+    shown = training_bar(progress, total=settings.epochs, unit="epoch")
+    with shown, state.interruptible(folder):
         for epoch in range(state.epoch + 1, settings.epochs + 1):
             if settings.patience and epoch - 1 - state.best_epoch >= settings.patience:
                 break
@@ -341,13 +338,3 @@ def check_identity(folder: Path, before: dict[str, Any], now: dict[str, Any]) ->
 
 def _numpy(tensors: dict[str, paddle.Tensor]) -> dict[str, np.ndarray]:
     return {name: tensor.numpy() for name, tensor in tensors.items()}
-
-
-def _bar(epochs: int, progress: Progress | bool) -> tqdm:
-    """A bar of epochs: by default in a terminal or notebook where the log is not shown."""
-    is_wanted = progress is not False and not log.isEnabledFor(logging.INFO)
-    shown = bar(None, is_wanted, total=epochs, unit="epoch")
-    if not shown.disable:
-        advice = 'To see scores and times while it trains: logging.basicConfig(level="INFO")'
-        tqdm.write(advice, file=sys.stderr)
-    return shown

@@ -27,7 +27,7 @@ def load_model(
     different = differences(found, expected)
     if different:
         raise UserError(
-            f"flags contradict {source}: {'; '.join(different.values())}. "
+            f"the model's settings contradict {source}: {'; '.join(different.values())}. "
             "Omit them: config.json has them."
         )
     if vocabulary is None:

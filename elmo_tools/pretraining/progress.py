@@ -68,15 +68,15 @@ class Progress:
             warmup=self.warmup / self.tokens_per_step,
         )
 
-    def set_total(self, max_steps: int, epochs: int) -> None:
+    def set_total(self, max_steps: int | None, epochs: int) -> None:
         """Set the total number of steps, directly or by the epochs."""
         tokens_left = max(0, epochs * self.counts.predictions - self.tokens)
         steps_left = -(-tokens_left // self.tokens_per_step)  # rounded up
         self.total = max_steps or self.step + steps_left
 
-    def reached_end(self, patience: int) -> bool:
+    def reached_end(self, patience: int | None) -> bool:
         """Whether the last step is done, or `patience` evaluations brought no improvement."""
-        has_lost_patience = patience > 0 and self.without_gain >= patience
+        has_lost_patience = patience is not None and self.without_gain >= patience
         return self.step >= self.total or has_lost_patience
 
     def add_evaluation(self, perplexity: float) -> bool:

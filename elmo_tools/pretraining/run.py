@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from elmo_tools.pretraining.prefetch import prefetched
 from elmo_tools.pretraining.progress import Progress, changed_settings
 from elmo_tools.pretraining.run_folder import RunFolder
 from elmo_tools.pretraining.schedule import Timer, learning_rate
-from elmo_tools.pretraining.settings import LOG_FREQ, FixedSettings, PretrainingSettings
+from elmo_tools.pretraining.settings import LOG_FREQ, PretrainingSettings
 from elmo_tools.pretraining.streams import EvalStream, TrainStream
 
 OPTIMIZERS = {"adagrad": Adagrad, "adam": Adam}
@@ -52,15 +52,28 @@ class Inputs:
 
 
 class Trainer:
-    """Trains a biLM and saves it in settings.save_dir, whose lock the caller holds."""
+    """Trains a biLM and saves it in a folder, whose lock the caller holds.
 
-    def __init__(self, settings: PretrainingSettings, ranks: Ranks, bilm: BiLM, inputs: Inputs):
+    show: called with the values of each line of log.jsonl; True: a bar, in a terminal or notebook
+    where the log is not shown; False: neither.
+    """
+
+    def __init__(
+        self,
+        settings: PretrainingSettings,
+        save_dir: Path,
+        ranks: Ranks,
+        bilm: BiLM,
+        inputs: Inputs,
+        show: messages.Progress | bool = False,
+    ):
         self.settings = settings
+        self.show = show
         self.ranks = ranks
         self.bilm = bilm
         self.weights = bilm.parameters()
         self.optimizer = OPTIMIZERS[settings.optimizer](
-            bilm.named_parameters(), settings.lr, settings.max_grad_norm
+            bilm.named_parameters(), settings.learning_rate, settings.max_grad_norm
         )
         self.stream = TrainStream(
             inputs.corpus,
@@ -91,13 +104,14 @@ class Trainer:
         )
         self.fixed_settings = _fixed_settings(settings, self.stream, inputs.dev)
         self.folder = RunFolder(
-            settings.save_dir,
+            save_dir,
             keep=settings.keep,
             config=bilm.config,
             vocabulary=inputs.vocabulary,
             settings=self.fixed_settings,
         )
         self.interruption = Interruption()
+        self.is_complete = False  # not interrupted, to the last step or the end of patience
         self.former_total: int | None = None  # steps that the resumed run was to have
         # `train` makes them: their clocks start there
         self.meter: Meter
@@ -164,17 +178,17 @@ class Trainer:
         if not has_best:
             progress.forget_best()
 
-    def train(self) -> bool:
-        """Train until the last step, an interruption, or the end of patience; then save.
-
-        Returns whether the run is complete, not interrupted.
-        """
+    def train(self) -> None:
+        """Train until the last step, an interruption, or the end of patience; then save."""
         progress = self.progress
         patience = self.settings.patience
         self.meter = Meter(progress.losses)
         self.saving = Timer(self.settings.save_freq, progress)
         self.evaluating = Timer(self.settings.eval_freq, progress)
-        with self.interruption, prefetched(self._batches()) as batches:
+        shown = messages.training_bar(
+            self.show, total=progress.total, initial=progress.step, unit="step"
+        )
+        with shown, self.interruption, prefetched(self._batches()) as batches:
             is_stopping = self.ranks.any(self.interruption.is_requested())
             if self._lacks_evaluation():  # it was interrupted
                 has_ended = self._repeat_evaluation()
@@ -182,6 +196,7 @@ class Trainer:
             first_step = progress.step + 1
             while not progress.reached_end(patience) and not is_stopping:
                 request = self._step(*next(batches))
+                shown.update()
                 self._log_training(is_first=progress.step == first_step)
                 is_stopping = request >= STOP
                 if request & EVALUATE or self._lacks_evaluation():
@@ -189,10 +204,10 @@ class Trainer:
                     is_stopping = is_stopping or not has_ended
                 if request & SAVE:
                     self._save()
-            is_complete = progress.reached_end(patience) and not self._lacks_evaluation()
-            if is_complete or progress.step >= first_step:
-                self._save(is_complete)
-            return is_complete
+            has_ended = progress.reached_end(patience)
+            self.is_complete = has_ended and not self._lacks_evaluation()
+            if self.is_complete or progress.step >= first_step:
+                self._save(self.is_complete)
 
     def _lacks_evaluation(self) -> bool:
         """Whether this step needs an evaluation, whatever the time, and has none."""
@@ -200,7 +215,7 @@ class Trainer:
         freq = self.settings.eval_freq
         if self.held_out is None or progress.evaluated == progress.step:
             return False
-        is_due = freq > 0 and progress.step > 0 and progress.step % freq == 0
+        is_due = freq is not None and progress.step > 0 and progress.step % freq == 0
         return is_due or progress.step >= progress.total
 
     def _batches(self) -> Iterator[tuple[list[LMBatch], Candidates]]:
@@ -248,7 +263,9 @@ class Trainer:
         position = batches[-1].position
         self.meter.add(progress.step, [sum(forward_losses), sum(backward_losses)], position)
         request = self.ranks.average_gradients(self.weights, self._request())
-        self.optimizer.lr = learning_rate(settings.optimizer, settings.lr, progress.schedule)
+        self.optimizer.lr = learning_rate(
+            settings.optimizer, settings.learning_rate, progress.schedule
+        )
         self.optimizer.step()
         self.optimizer.clear_grad()
         progress.position = position
@@ -390,18 +407,23 @@ class Trainer:
         self.log("training", text, values)
 
     def log(self, event: str, text: str, values: Mapping[str, Any]) -> None:
-        """Log text, and append the values to log.jsonl."""
+        """Log text, append the values to log.jsonl, and show them.
+
+        event: start, training or evaluation.
+        """
         log.info(text)
         if self.ranks.is_main:
             self.folder.append_log(event, self.progress.step, values)
+        if callable(self.show):
+            self.show({"event": event, "step": self.progress.step, **values})
 
 
 def _fixed_settings(
     settings: PretrainingSettings, stream: TrainStream, dev: Corpus | None
 ) -> dict[str, Any]:
     """The settings that a resumed run must not change, with the texts'."""
-    own = {field.name: getattr(settings, field.name) for field in fields(FixedSettings)}
-    return {**stream.settings, "dev_data": dev.identity if dev else None, **own}
+    dev_data = dev.identity if dev else None
+    return {**stream.settings, "dev_data": dev_data, **settings.fixed()}
 
 
 def _arrays(tensors: Mapping[str, paddle.Tensor]) -> dict[str, np.ndarray]:

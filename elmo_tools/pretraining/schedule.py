@@ -30,11 +30,11 @@ def learning_rate(optimizer: str, lr: float, schedule: Schedule) -> float:
 class Timer:
     """Tells when something is due.
 
-    That is every `freq` steps or, if `freq` is 0, when STEPS, SECONDS or an epoch have passed. In
-    the latter case it is due only while it has taken at most the share SHARE of the run's time.
+    That is every `freq` steps or, if `freq` is None, when STEPS, SECONDS or an epoch have passed.
+    In the latter case it is due only while it has taken at most the share SHARE of the run's time.
     """
 
-    def __init__(self, freq: int, progress: Progress):
+    def __init__(self, freq: int | None, progress: Progress):
         self.freq = freq
         self.progress = progress
         self.start = time.monotonic()

@@ -30,6 +30,7 @@ import runs
 import tiny
 
 import run_pretrain
+from elmo_core.config import ELMoConfig
 from elmo_core.files.tensors import read_tensors
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint
@@ -154,7 +155,7 @@ def save_checkpoint(folder: Path, models: list[Path]) -> Iterator[None]:
                 (checkpoint.load_config(final)["training"], optimizer, progress),
             )
         )
-    config = run_pretrain.ELMoConfig.from_dict(checkpoint.load_config(final)["model"])
+    config = ELMoConfig.from_dict(checkpoint.load_config(final)["model"])
     vocabulary = Vocabulary.from_file(final / checkpoint.VOCABULARY)
     folder.mkdir(exist_ok=True)
     for weights, training in itertools.cycle(contents):

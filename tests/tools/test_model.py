@@ -105,4 +105,4 @@ def test_word_vectors_fill_the_word_table(corpus, tmp_path, messages, changes):
     np.testing.assert_allclose(table[other], plain[other], atol=1e-9)
     resume = ["--resume", "--pretrained_word_embeddings=nowhere.txt", "--max_steps=2"]
     runs.pretrain([*argv, *resume])
-    assert "--pretrained_word_embeddings is not read" in messages()
+    assert "`pretrained_word_embeddings` is not read" in messages()

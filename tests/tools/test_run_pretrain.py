@@ -1,16 +1,17 @@
-"""run_pretrain.py: flags that contradict each other, a checkpoint or the other ranks."""
+"""run_pretrain.py: its flags are the settings and arguments of `pretrain`."""
 
-from unittest import mock
+from dataclasses import fields
 
-import pytest
+from project import PROJECT, parser_of
 
-import run_pretrain
-from elmo_core.messages import UserError
-
-pytestmark = pytest.mark.usefixtures("no_fsync")
+from elmo_tools.pretraining.settings import PretrainingSettings
+from elmo_tools.pretraining.start import Origin
 
 
-def test_ranks_with_other_flags_are_an_error():
-    ranks = mock.Mock(gather=lambda settings: [settings, settings, {**settings, "lr": 0.2}])
-    with pytest.raises(UserError, match=r"rank 2 .*lr was 0\.1, is 0\.2"):
-        run_pretrain.check_ranks(ranks, {"lr": 0.1, "seed": 1})
+def test_every_setting_is_a_flag_with_the_same_default(monkeypatch):
+    parser = parser_of(PROJECT / "run_pretrain.py", monkeypatch)
+    defaults = {action.dest: action.default for action in parser._actions}
+    settings = PretrainingSettings()
+    for field in fields(settings):
+        assert defaults[field.name] == getattr(settings, field.name)
+    assert {field.name for field in fields(Origin)} <= defaults.keys()
