@@ -18,11 +18,7 @@ frequency.
 import argparse
 import shlex
 import time
-from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
-
-from tqdm import tqdm
 
 import args as arguments
 import script
@@ -31,10 +27,8 @@ from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.corpus import Corpus
-from elmo_core.text.language import warn_if_unreadable
-from elmo_core.text.text_files import blocks
-from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from elmo_tools.preprocessing import word2vec
+from elmo_tools.preprocessing.counting import count_vocabulary
 from elmo_tools.preprocessing.raw_text import Options, make_corpus
 
 
@@ -113,7 +107,7 @@ def main(argv: list[str] | None = None) -> None:
 def write_corpus(args: argparse.Namespace) -> None:
     """Write a corpus. Log its size, what was omitted, and the next command."""
     start = time.perf_counter()
-    options = Options(**arguments.options(Options, args))
+    options = Options(**arguments.options(Options.__init__, args))
     report = make_corpus(args.input, args.output, options, args.processes)
     seconds = time.perf_counter() - start
     n_tokens = report.tokens.total()
@@ -133,38 +127,12 @@ def write_corpus(args: argparse.Namespace) -> None:
 def write_vocabulary(args: argparse.Namespace) -> None:
     """Write a vocabulary. Log its coverage of the text, and the next command."""
     paths = corpus_files(args)
-    counts = count_tokens(paths)
-    vocabulary = Vocabulary.frequent(counts, args.min_count, args.max_size)
-    if not vocabulary.words:
-        raise UserError(
-            f"no token has a count of {args.min_count}, or --max_size is too low. "
-            "Expected text in words."
-        )
-    warn_if_unreadable(paths[0])
+    vocabulary, report = count_vocabulary(paths, args.min_count, args.max_size)
     vocabulary.save(args.output)
-    n_words = len(vocabulary.words)
-    distinct = format_count(len(counts), "distinct tokens")
-    log.info(
-        f"{args.output}: {n_words:,} of {distinct}, and the {len(SPECIAL_TOKENS)} special ones."
-    )
-    total = counts.total()
-    covered = sum(counts[word] for word in vocabulary.words) / total
-    log.info(f"coverage of the text ({format_count(total, 'tokens')}): {covered:.2%}.")
+    log.info(f"{args.output}: {report}")
     train = args.input[0] if len(args.input) == 1 else "CORPUS"
     flags = f"--train_data_path={shlex.quote(train)} --vocab_file={shlex.quote(str(args.output))}"
     log.info(f"next: {command_line(f'run_pretrain.py {flags} --save_dir=checkpoints')}")
-
-
-def count_tokens(paths: Iterable[Path]) -> Counter[str]:
-    """Count each token of the files."""
-    counts = Counter()
-    with tqdm(desc="count", unit=" tokens", unit_scale=True, disable=None) as progress:
-        for path in paths:
-            for text in blocks(path):
-                tokens = text.split()
-                counts.update(tokens)
-                progress.update(len(tokens))
-    return counts
 
 
 def corpus_files(args: argparse.Namespace) -> list[Path]:

@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     from elmo_tools.pretraining.start import Origin
 
     device = runtime.set_device(args.device, args.tf32)
-    given = PretrainingSettings(**arguments.options(PretrainingSettings, args))
+    given = PretrainingSettings(**arguments.options(PretrainingSettings.__init__, args))
     settings = dataclasses.replace(given, precision=chosen_precision(given.precision, device))
     precision.use(settings.precision)
     ranks = Ranks("Give the same command with --resume.", args.exchange)

@@ -14,6 +14,7 @@ from elmo_core.messages import UserError, join_names
 Label = str | int | bool  # of a token or text
 PACKAGES = {"sklearn": "scikit-learn"}  # packages with another name than their module
 
+UNSAVABLE = re.compile("[\0\ud800-\udfff]")  # NUL, and halves of surrogate pairs
 SPACE = re.compile(r"[^\S\u00a0\u2007\u202f]")  # but no-break spaces
 EXAMPLE = "[['The', 'first', 'sentence', '.'], ['Second', 'one', '.']]"
 
@@ -100,6 +101,17 @@ def check_texts(texts: Sequence[str]) -> list[str]:
         if not isinstance(text, str):
             raise TypeError(f"text {number}: found {describe(text)}, expected a string.")
     return list(items)
+
+
+def check_text(value: Any, where: str, what: str = "text") -> str:
+    """The string, without characters that cannot be saved: NUL, and halves of surrogate pairs."""
+    if not isinstance(value, str):
+        raise UserError(f"{where}: found {describe(value)}, expected a {what}.")
+    if UNSAVABLE.search(value):
+        raise UserError(
+            f"{where}: found {value!r:.60}, which has a NUL or half of a surrogate pair. Remove it."
+        )
+    return str(value)  # not NumPy's
 
 
 def describe(value: object) -> str:

@@ -14,7 +14,6 @@ name.
 
 import csv
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo_core.checks import Label, as_list, describe
+from elmo_core.checks import Label, as_list, check_text, describe
 from elmo_core.files import disk
 from elmo_core.messages import UserError, format_count, join_names
 from elmo_core.text.text_files import MAX_LINE, parse_json, read_lines
@@ -33,7 +32,6 @@ FORMATS = "a file that ends in .csv, .tsv, .json or .jsonl, or set `data_format`
 SPREADSHEETS = ("xlsx", "xls", "xlsm", "ods", "et")  # the last one is WPS's
 # What may separate columns instead of commas.
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", "，": "full-width commas"}
-UNSAVABLE = re.compile("[\0\ud800-\udfff]")  # NUL, and halves of surrogate pairs
 
 
 class Row(dict[str, str]):
@@ -336,17 +334,6 @@ def check_parts(
     values = parts[name]
     if not isinstance(values, list) or not all(isinstance(value, kinds) for value in values):
         raise UserError(f"`{name}` is {values!r:.60}, expected a list of {expected}.")
-
-
-def check_text(value: Any, where: str, what: str = "text") -> str:
-    """The string, without characters that cannot be saved: NUL, and halves of surrogate pairs."""
-    if not isinstance(value, str):
-        raise UserError(f"{where}: found {describe(value)}, expected a {what}.")
-    if UNSAVABLE.search(value):
-        raise UserError(
-            f"{where}: found {value!r:.60}, which has a NUL or half of a surrogate pair. Remove it."
-        )
-    return str(value)  # not NumPy's
 
 
 def labelled(data: Any, name: str) -> Iterator[tuple[str, Any, Any]]:

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 VECTORS = "word_vectors"  # the tensor of a file's vectors
 LISTS = "list of "  # how the names of tensors begin that hold long lists
 LONGEST = 1000  # list in config.json
-# Held by a training, whose random numbers come from Paddle's generator.
-TRAINING = threading.RLock()
 EXAMPLES = {"zh": "我爱北京。", "characters": "我爱北京。"}  # in the model card
 CARD_TEXT = """# {name}
 
@@ -312,7 +310,7 @@ class Task(ABC, Generic[S, Example, Prediction]):
             settings = replace(settings, elmo=name)
         pretrained = PretrainedELMo.load(settings.elmo)
         settings, parts, examples = cls.set_up(examples, settings, pretrained)
-        with TRAINING:
+        with runtime.TRAINING:
             task = cls.create(settings, parts, device, pretrained)
             if save_dir is None:
                 return task._learn(examples, None, resume, progress)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from elmo_core.checks import as_list, describe
+from elmo_core.checks import as_list, check_text, describe
 from elmo_core.messages import UserError
 from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks import records
-from elmo_tasks.records import check_label, check_text, value_of
+from elmo_tasks.records import check_label, value_of
 
 TEXT_COLUMNS = ("text", "sentence", "text_a", "sentence1")  # usual names
 LABEL_COLUMNS = ("label",)

@@ -37,6 +37,8 @@ CPU_QUOTAS = (  # of a container: files with quota and period in microseconds, o
 )
 PROCESSOR_LINES = ("vendor_id", "model name", "flags", "Features")  # of /proc/cpuinfo
 _DEVICE_LOCK = threading.RLock()
+# Held by a training, whose random numbers come from Paddle's generator.
+TRAINING = threading.RLock()
 
 
 def n_cores() -> int:

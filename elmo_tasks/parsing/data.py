@@ -7,12 +7,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from elmo_core.checks import as_list, describe
+from elmo_core.checks import as_list, check_text, describe
 from elmo_core.files import disk
 from elmo_core.messages import UserError
 from elmo_core.text.text_files import read_lines
 from elmo_tasks.parsing.trees import FORM, HEAD, LABEL, NO_TAG, NOT_A_WORD, UPOS, Tree, find_cycle
-from elmo_tasks.records import check_text, is_table, table_records, value_of
+from elmo_tasks.records import is_table, table_records, value_of
 
 
 def read_trees(data: Any, name: str) -> list[Tree]:

@@ -17,11 +17,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from elmo_core.checks import as_list, describe
+from elmo_core.checks import as_list, check_text, describe
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks.reading.text import Text, Window, windows
-from elmo_tasks.records import Record, check_text, is_table, read_records, table_records
+from elmo_tasks.records import Record, is_table, read_records, table_records
 
 MAX_QUESTIONS = 6  # per group
 # What is counted in the data, in the order in which it is logged.

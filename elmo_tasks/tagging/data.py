@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo_core.checks import as_list, check_sentence, describe
+from elmo_core.checks import as_list, check_sentence, check_text, describe
 from elmo_core.files import disk
 from elmo_core.messages import UserError, join_names, log
 from elmo_core.text.language import AUTO, recognise
@@ -36,7 +36,7 @@ from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks import records
-from elmo_tasks.records import Label, Record, check_label, check_text, label_ids, value_of
+from elmo_tasks.records import Label, Record, check_label, label_ids, value_of
 from elmo_tasks.tagging.scheme import OUTSIDE
 from elmo_tasks.tagging.settings import TaggerSettings
 from elmo_tasks.tagging.text import PieceSplitter

@@ -6,22 +6,23 @@ seed, not on the number of processes. Memory holds a few batches of lines, later
 """
 
 import hashlib
+import math
 import random
+import shutil
 import signal
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-
-from tqdm import tqdm
+from typing import Any
 
 from elmo_core.files import disk
-from elmo_core.messages import UserError, format_count
-from elmo_core.settings import setting
+from elmo_core.messages import UserError, bar, format_count, log
+from elmo_core.settings import Settings, default, setting
 from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
 from elmo_core.text.text_files import byte_blocks, decode, text_files
 from elmo_core.text.tokenise import HAS_WORD, Tokeniser
@@ -38,12 +39,14 @@ DICTIONARY = (
 DOCUMENT = "unit in which text is held out: a line, a paragraph (up to a blank line) or a file"
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(Settings):
     """How raw text becomes a corpus."""
 
     lang: str = setting(AUTO, LANGUAGES, choices=CHOICES)
-    user_dict: str = setting("", DICTIONARY, metavar="FILE")
+    user_dict: str | Path | Sequence[str] | None = setting(
+        None, DICTIONARY, of=(str, Path, list, tuple), metavar="FILE"
+    )
     encoding: str = setting("utf-8", "encoding of the files", metavar="NAME")
     document: str = setting("line", DOCUMENT, choices=("line", "block", "file"))
     lower: bool = setting(False, "lower case")
@@ -58,6 +61,7 @@ class Options:
     seed: int = setting(0, "random seed", below=2**32)
 
     def __post_init__(self):
+        super().__post_init__()
         if self.lang == "none" and self.nfkc:
             raise UserError(
                 "`nfkc` has no effect with `lang=none`, which only splits text at white space."
@@ -71,6 +75,43 @@ class Options:
             f"`encoding` {self.encoding}: expected one of Python's that ends lines as ASCII does, "
             "such as gb18030. Convert other files with iconv first."
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreprocessingSettings(Options):
+    """How `pretrain` makes a corpus and its vocabulary of raw text."""
+
+    shards: int = default(Options, "shards", 8)
+    dev_fraction: float = default(Options, "dev_fraction", 0.01)
+    min_count: int = setting(3, "minimum frequency of a token of the vocabulary", minimum=1)
+    max_size: int | None = setting(
+        None, "maximum size of the vocabulary, special tokens included", minimum=4, of=int
+    )
+
+
+@dataclass(frozen=True)
+class _HeldOut:
+    """Which documents go to dev: the last ones, or those that draw a number below a limit.
+
+    by_line: documents are lines, of which equal ones draw the same number.
+    first: the number of the first of the last ones, if these are taken.
+    """
+
+    seed: int
+    by_line: bool
+    first: int | None
+    limit: int
+
+    def draw(self, document: int, line: bytes) -> int:
+        """The number that a document draws: below 2**64, unless dev has the last ones.
+
+        document: its number. line: any of its lines.
+        """
+        if self.first is not None:
+            return 0 if document >= self.first else 2**64
+        name = line.strip() if self.by_line else str(document).encode()
+        drawn = hashlib.blake2b(b"%d %b" % (self.seed, name), digest_size=8).digest()
+        return int.from_bytes(drawn, "big")
 
 
 @dataclass
@@ -101,6 +142,7 @@ class Report:
     tokens: Counter = field(default_factory=Counter)
     shards: Counter = field(default_factory=Counter)
     dropped: Counter = field(default_factory=Counter)  # by reason
+    lowest: int = 2**64  # number that a document of train with a sentence has drawn, see `_HeldOut`
 
     @property
     def reasons(self) -> str:
@@ -112,6 +154,7 @@ class Report:
         self.lines += batch.lines
         self.tokens += batch.tokens
         self.dropped += batch.dropped
+        self.lowest = min(self.lowest, batch.lowest)
 
 
 Result = tuple[dict[str, list[str]], Report]  # a batch's lines of each part, and their counts
@@ -125,36 +168,77 @@ def make_corpus(
     inputs: files, plain or gzip, globs, and folders (recursive).
     """
     disk.check_output_folder("`output`", output)
-    paths = _all_files(inputs)
+    paths = all_files(inputs)
+    with disk.atomic_folder(output) as folder:
+        return write_parts(paths, folder, options, processes)
+
+
+def write_parts(
+    paths: list[Path], folder: Path, options: Options, processes: int = 1, shown: bool = True
+) -> Report:
+    """Write train/ and, if options.dev_fraction > 0, dev/ into a folder.
+
+    shown: bars, in a terminal or notebook.
+    """
     tokeniser = make_tokeniser(
         options.lang, _all_lines(paths, options.encoding), user_dict=options.user_dict
     )
-    first_dev = _first_held_out(paths, options) if options.dev_split == "last" else None
-    if options.document == "file" and options.dev_fraction:
-        _check_held_out_files(len(paths), options, first_dev)
     if tokeniser.lang == "zh":
         tokeniser("中")  # loads jieba's dictionary before processes are started, which share it
-    process_batch = partial(_process_batch, options, tokeniser, first_dev)
-    report = Report()
-    with disk.atomic_folder(output) as folder:
-        with ExitStack() as stack:
-            parts = _open_parts(folder, options, stack)
-            progress = stack.enter_context(_progress(paths, "tokenise"))
-            source = batches(paths, options.document, options.encoding)
-            for lines, counts in _parallel_map(process_batch, source, processes):
-                for name, part in parts.items():
-                    part.add(lines[name])
-                    report.sentences[name] += len(lines[name])
-                report.add(counts)
-                progress.update(counts.size)
-        for name, part in parts.items():
-            report.shards[name] = len(part.paths)
-            _check_part(name, report)
-            part.shuffle()
+    held_out = _HeldOut(
+        seed=options.seed,
+        by_line=options.document == "line",
+        first=_first_held_out(paths, options, shown) if options.dev_split == "last" else None,
+        limit=math.ceil(options.dev_fraction * 2**64),
+    )
+    if options.document == "file" and options.dev_fraction:
+        _check_held_out_files(len(paths), held_out)
+    write = partial(_write, paths, folder, options, tokeniser, processes=processes, shown=shown)
+    report = write(held_out)
+    is_drawn = options.dev_fraction > 0 and options.dev_split == "random"
+    if is_drawn and report.sentences["train"] and not report.sentences["dev"]:
+        log.info("dev           little text: one document is held out, more than `dev_fraction`")
+        shutil.rmtree(folder / "train")
+        shutil.rmtree(folder / "dev")
+        report = write(replace(held_out, limit=report.lowest + 1))
+    _check_parts(report)
     return report
 
 
-def _all_files(inputs: Iterable[str | Path]) -> list[Path]:
+def _write(
+    paths: list[Path],
+    folder: Path,
+    options: Options,
+    tokeniser: Tokeniser,
+    held_out: _HeldOut,
+    processes: int,
+    shown: bool,
+) -> Report:
+    """Write the shuffled shards of train and dev."""
+    process_batch = partial(_process_batch, options, tokeniser, held_out)
+    report = Report()
+    with ExitStack() as stack:
+        parts = _open_parts(folder, options, stack)
+        progress = stack.enter_context(_progress(paths, "tokenise", shown))
+        source = batches(paths, options.document, options.encoding)
+        for lines, counts in _parallel_map(process_batch, source, processes):
+            for name, part in parts.items():
+                part.add(lines[name])
+                report.sentences[name] += len(lines[name])
+            report.add(counts)
+            progress.update(counts.size)
+    for name, part in parts.items():
+        n = report.sentences[name]
+        if 0 < n < len(part.paths):
+            sentences = format_count(n, "sentences")
+            log.info(f"{name:<13} {sentences}: one shard instead of {len(part.paths)}")
+            part.merge()
+        report.shards[name] = len(part.paths)
+        part.shuffle(shown)
+    return report
+
+
+def all_files(inputs: Iterable[str | Path]) -> list[Path]:
     """The files of all inputs, each once."""
     paths = {}  # a dictionary keeps their order
     for name in inputs:
@@ -167,10 +251,10 @@ def _all_lines(paths: Iterable[Path], encoding: str) -> Iterator[str]:
         yield from batch.decoded(encoding)
 
 
-def _check_held_out_files(n_files: int, options: Options, first_dev: int | None) -> None:
+def _check_held_out_files(n_files: int, held_out: _HeldOut) -> None:
     """Raise if no file goes to dev, before the text is tokenised."""
-    held_out = [_is_held_out(options, first_dev, file, b"") for file in range(n_files)]
-    if not any(held_out):
+    drawn = [held_out.draw(file, b"") for file in range(n_files)]
+    if min(drawn) >= held_out.limit:
         raise UserError("no file would be held out: `dev_fraction` is too small for so few files.")
 
 
@@ -199,7 +283,7 @@ def batches(
 
 
 def _process_batch(
-    options: Options, tokeniser: Tokeniser, first_dev: int | None, batch: Batch
+    options: Options, tokeniser: Tokeniser, held_out: _HeldOut, batch: Batch
 ) -> Result:
     """Tokenise a batch to lines of train and dev. Also returns counts."""
     lines: dict[str, list[str]] = {"train": [], "dev": []}
@@ -207,7 +291,8 @@ def _process_batch(
     form = "NFKC" if options.nfkc else "NFC"
     decoded = batch.decoded(options.encoding)
     for text, data, document in zip(decoded, batch.lines, batch.documents, strict=True):
-        part = "dev" if _is_held_out(options, first_dev, document, data) else "train"
+        drawn = held_out.draw(document, data) if options.dev_fraction else 2**64
+        part = "dev" if drawn < held_out.limit else "train"
         sentences = tokeniser.sentences(text, form)
         if not sentences:
             counts.dropped["empty lines"] += 1
@@ -221,21 +306,9 @@ def _process_batch(
                 sentence = sentence.lower()
             lines[part].append(f"{sentence}\n")
             counts.tokens[part] += len(tokens)
+            if part == "train":
+                counts.lowest = min(counts.lowest, drawn)
     return lines, counts
-
-
-def _is_held_out(options: Options, first_dev: int | None, document: int, line: bytes) -> bool:
-    """Tell whether the line goes to dev. If lines are documents, equal lines stay together.
-
-    first_dev: the first document of dev, if that is the end of the text. document: the line's.
-    """
-    if first_dev is not None:
-        return document >= first_dev
-    if not options.dev_fraction:
-        return False
-    name = line.strip() if options.document == "line" else str(document).encode()
-    drawn = hashlib.blake2b(b"%d %b" % (options.seed, name), digest_size=8).digest()
-    return int.from_bytes(drawn, "big") < options.dev_fraction * 2**64
 
 
 def _reason_to_drop(tokens: list[str], options: Options) -> str | None:
@@ -249,20 +322,20 @@ def _reason_to_drop(tokens: list[str], options: Options) -> str | None:
     return None
 
 
-def _first_held_out(paths: list[Path], options: Options) -> int:
+def _first_held_out(paths: list[Path], options: Options, shown: bool) -> int:
     """Return the number of the first document of dev, which is the last `dev_fraction` of all."""
     n = 0
-    with _progress(paths, "count documents") as progress:
+    with _progress(paths, "count documents", shown) as progress:
         for batch in batches(paths, options.document, options.encoding):
             n = batch.documents[-1] + 1
             progress.update(batch.size)
     return n - max(1, round(options.dev_fraction * n))
 
 
-def _progress(paths: list[Path], what: str) -> tqdm:
-    """Return a progress bar in bytes, only on a terminal."""
+def _progress(paths: list[Path], what: str, shown: bool) -> Any:
+    """Return a bar in bytes, in a terminal or notebook."""
     total = sum(path.stat().st_size for path in paths)
-    return tqdm(total=total, desc=what, unit="B", unit_scale=True, disable=None)
+    return bar(None, shown, total=total, desc=what, unit="B", unit_scale=True)
 
 
 def _parallel_map(
@@ -317,9 +390,17 @@ class _Shards:
         for line, write in zip(lines, self._writers, strict=False):
             write(line)
 
-    def shuffle(self) -> None:
+    def merge(self) -> None:
+        """Make one shard of all, whose files are closed."""
+        data = b"".join(path.read_bytes() for path in self.paths)
+        for path in self.paths:
+            path.unlink()
+        self.paths = [self.paths[0].with_name("part-00000-of-00001.txt")]
+        self.paths[0].write_bytes(data)
+
+    def shuffle(self, shown: bool) -> None:
         """Shuffle the lines of each shard, whose files are closed."""
-        for path in tqdm(self.paths, desc="shuffle", unit="shard", disable=None):
+        for path in bar(self.paths, shown, desc="shuffle", unit="shard"):
             lines = path.read_bytes().split(b"\n")[:-1]
             random.Random(f"{self._seed} {path.name}").shuffle(lines)
             path.write_bytes(b"\n".join(lines) + b"\n")
@@ -334,18 +415,16 @@ def _open_parts(folder: Path, options: Options, stack: ExitStack) -> dict[str, _
     return parts
 
 
-def _check_part(name: str, report: Report) -> None:
-    """Raise if train or dev has too few sentences."""
-    n = report.sentences[name]
-    if not n and name == "dev":
+def _check_parts(report: Report) -> None:
+    """Raise if train or dev has no sentences."""
+    if "dev" in report.shards and not report.sentences["dev"] and report.sentences["train"]:
         raise UserError("nothing was held out: `dev_fraction` is too small for so few documents.")
-    if not n:
-        dropped = f" Left out: {report.reasons}." if report.reasons else ""
+    if report.sentences["train"]:
+        return
+    dropped = f" Left out: {report.reasons}." if report.reasons else ""
+    if report.sentences["dev"]:
         raise UserError(
-            "there are no sentences for training. "
-            f"Expected text, and a small `dev_fraction`.{dropped}"
+            "there are no sentences for training: all documents are held out, or it is one that "
+            f"repeats. Give more text, or `dev_fraction=0`.{dropped}"
         )
-    if n < report.shards[name]:
-        raise UserError(
-            f"too few sentences ({n}) for {report.shards[name]} shards. Use fewer shards."
-        )
+    raise UserError(f"there are no sentences for training. Expected text.{dropped}")

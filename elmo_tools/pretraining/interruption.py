@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -22,6 +23,8 @@ class Interruption:
         self.old_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> "Interruption":
+        if threading.current_thread() is not threading.main_thread():
+            return self  # where Python handles no signals
         handled_signals = {signal.SIGINT, signal.SIGTERM}
         if signal.getsignal(HANG_UP) != signal.SIG_IGN:  # nohup ignores it
             handled_signals.add(HANG_UP)

@@ -21,8 +21,9 @@ from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint
 
 LOG = "log.jsonl"
+CORPUS = "corpus"  # the folder of the text, if it was given to `pretrain`
 TEMPORARY = re.compile(
-    rf"\.(\d+|{re.escape(checkpoint.NAMES)}|{re.escape(LOG)})\.[0-9a-f]{{16}}\.(?:tmp|old)"
+    rf"\.(\d+|{re.escape(checkpoint.NAMES)}|{re.escape(LOG)}|{CORPUS})\.[0-9a-f]{{16}}\.(?:tmp|old)"
 )
 
 

@@ -32,6 +32,10 @@ class Origin:
     finetune_from: str | Path | None = None
     pretrained_word_embeddings: Path | None = None
 
+    def __post_init__(self):
+        if self.init_from_ckpt and self.finetune_from:
+            raise UserError("Give `init_from_ckpt` or `finetune_from`, not both.")
+
 
 @dataclass(frozen=True)
 class Start:

@@ -32,7 +32,7 @@ def test_vocabulary_is_sorted_by_frequency_then_token(tmp_path):
     ]  # a file given twice counts once
     assert vocab(tmp_path, corpus, "--max_size", 5) == [*special, "a", "b"]
     assert vocab(tmp_path, corpus, "--max_size", 50) == vocab(tmp_path, corpus)
-    with pytest.raises(UserError, match="max_size is too low"):
+    with pytest.raises(UserError, match="`max_size` is too low"):
         vocab(tmp_path, corpus, "--max_size", 2)
 
 

@@ -119,6 +119,17 @@ def test_equal_lines_are_on_the_same_side(raw, tmp_path):
     assert not documents(twice, "dev") & documents(twice, "train")
 
 
+def test_little_text_has_one_held_out_line_and_one_shard(tmp_path):
+    """Whatever the number of processes; the commands would otherwise fail."""
+    source = tmp_path / "little.txt"
+    source.write_text("".join(f"{document(4 * i)}\n" for i in range(4)), encoding="utf-8")
+    options = ["--dev_fraction", 1e-6, "--shards", 9]
+    files = text(source, tmp_path / "out", *options)
+    assert list(files) == ["dev/part-00000-of-00001.txt", "train/part-00000-of-00001.txt"]
+    assert len(sentences(files, "train")) == 3 and len(sentences(files, "dev")) == 1
+    assert text(source, tmp_path / "two", *options, "--processes", 2) == files
+
+
 def test_documents_that_are_files_or_blocks(raw, tmp_path):
     options = ["--dev_fraction", 0.1, "--dev_split", "last", "--document"]
     assert documents(text(raw, tmp_path / "file", *options, "file"), "dev") == set(range(90, 150))
