@@ -69,6 +69,7 @@ def add_run(group: argparse._ArgumentGroup) -> None:
         "eval_freq",
         "patience",
         "accumulate",
+        "visualdl",
     )
     arguments.add_settings(group, FixedSettings, "precision")
 

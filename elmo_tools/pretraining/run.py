@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from elmo_tools.pretraining.run_folder import RunFolder
 from elmo_tools.pretraining.schedule import Timer, learning_rate
 from elmo_tools.pretraining.settings import LOG_FREQ, PretrainingSettings
 from elmo_tools.pretraining.streams import EvalStream, TrainStream
+from elmo_tools.pretraining.visualdl_log import VisualDLLog
 
 OPTIMIZERS = {"adagrad": Adagrad, "adam": Adam}
 LOG_LINES = 20  # that a short run has by default
@@ -117,6 +119,7 @@ class Trainer:
         self.meter: Meter
         self.saving: Timer
         self.evaluating: Timer
+        self.visualdl: VisualDLLog | None = None  # in `train`, on rank 0
 
     def restore(self, source: Path | None) -> None:
         """Resume from a checkpoint, if one is given, as far as the changed settings allow."""
@@ -188,7 +191,13 @@ class Trainer:
         shown = messages.training_bar(
             self.show, total=progress.total, initial=progress.step, unit="step"
         )
-        with shown, self.interruption, prefetched(self._batches()) as batches:
+        with ExitStack() as stack:
+            stack.enter_context(shown)
+            stack.enter_context(self.interruption)
+            if self.ranks.is_main and self.settings.visualdl:
+                lines = self.folder.log_lines()
+                self.visualdl = stack.enter_context(VisualDLLog(self.settings.visualdl, lines))
+            batches = stack.enter_context(prefetched(self._batches()))
             is_stopping = self.ranks.any(self.interruption.is_requested())
             if self._lacks_evaluation():  # it was interrupted
                 has_ended = self._repeat_evaluation()
@@ -305,6 +314,12 @@ class Trainer:
                     advice=ADVICE,
                 )
             )
+            self._draw_curve()
+
+    def _draw_curve(self) -> None:
+        """Draw what the log has, on rank 0."""
+        if self.ranks.is_main:
+            self.folder.draw_curve()
 
     def _evaluate(self) -> bool:
         """Compute the exact held-out perplexity, and save the best model so far.
@@ -336,6 +351,9 @@ class Trainer:
         self.log("evaluation", text, values)
         if is_best:
             self._save()
+        else:
+            with self.meter.paused():
+                self._draw_curve()
         return True
 
     def _held_out_batches(self) -> Iterator[LMBatch]:
@@ -414,8 +432,11 @@ class Trainer:
         log.info(text)
         if self.ranks.is_main:
             self.folder.append_log(event, self.progress.step, values)
+        line = {"event": event, "step": self.progress.step, **values}
+        if self.visualdl:
+            self.visualdl.add(line)
         if callable(self.show):
-            self.show({"event": event, "step": self.progress.step, **values})
+            self.show(line)
 
 
 def _fixed_settings(

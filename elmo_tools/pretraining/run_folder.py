@@ -1,4 +1,4 @@
-"""The folder of a pretraining run: its checkpoints, names.json, and log.jsonl with the loss curve.
+"""The folder of a pretraining run: its checkpoints, names.json, log.jsonl, and its curve.
 
 Only rank 0 writes. Nothing else in the folder is touched.
 """
@@ -15,15 +15,19 @@ from typing import Any
 import numpy as np
 
 from elmo_core.config import ELMoConfig
+from elmo_core.display.curve import CURVE, CurveFile
 from elmo_core.files import disk
 from elmo_core.messages import UserError, join_names, log
+from elmo_core.text.language import recognise
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint
+from elmo_tools.pretraining.run_curve import draw_run
 
 LOG = "log.jsonl"
 CORPUS = "corpus"  # the folder of the text, if it was given to `pretrain`
 TEMPORARY = re.compile(
-    rf"\.(\d+|{re.escape(checkpoint.NAMES)}|{re.escape(LOG)}|{CORPUS})\.[0-9a-f]{{16}}\.(?:tmp|old)"
+    rf"\.(\d+|{re.escape(checkpoint.NAMES)}|{re.escape(LOG)}|{re.escape(CURVE)}|{CORPUS})"
+    r"\.[0-9a-f]{16}\.(?:tmp|old)"
 )
 
 
@@ -129,6 +133,8 @@ class RunFolder:
         self.final: int | None = None
         self.outdated: list[int] = []  # steps of checkpoints that the next save replaces
         self.pending_log: list[str] | None = None  # until then, the lines of log.jsonl
+        self.curve = CurveFile(path / CURVE)
+        self.is_chinese = recognise([], vocabulary.words) == "zh"
 
     def open(self, source: Path | None, step: int, best_step: int) -> bool:
         """Prepare the folder. Returns whether there is a checkpoint of the best step.
@@ -226,6 +232,17 @@ class RunFolder:
             log.warning(
                 f"{self.path / LOG} could not be written: {error.strerror}. Training continues."
             )
+
+    def log_lines(self) -> list[dict[str, Any]]:
+        """The lines of the log of this run, and of what it continues."""
+        if self.pending_log is not None:
+            return [json.loads(line) for line in self.pending_log]
+        return _read_log(self.path)
+
+    def draw_curve(self) -> None:
+        """Draw what the log has, once the folder is this run's."""
+        if self.pending_log is None:
+            self.curve.write(lambda: draw_run(self.log_lines(), self.is_chinese))
 
 
 def _is_before(line: dict[str, Any], step: int) -> bool:

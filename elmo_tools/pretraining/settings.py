@@ -2,8 +2,10 @@
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from elmo_core.checks import import_optional
 from elmo_core.config import PRESETS, ELMoConfig
 from elmo_core.settings import PRECISION, PRECISIONS, Settings, setting
 
@@ -121,8 +123,16 @@ class PretrainingSettings(FixedSettings, ModelSettings):
     save_freq: int | None = setting(
         None, f"steps between checkpoints (default: {WHEN})", minimum=1, of=int
     )
+    visualdl: str | Path | None = setting(
+        None, "folder for the numbers of log.jsonl, for VisualDL", of=(str, Path), metavar="DIR"
+    )
     keep: int = setting(5, "numbered checkpoints to keep", minimum=1)
     noise: float = setting(
         0.0, "share of the words that are read with a misprint; all are predicted without", below=1
     )
     allow_changes: bool = setting(False, "resume although settings or data have changed")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.visualdl:  # a missing package is noticed before anything is read
+            import_optional("visualdl", "`visualdl`")

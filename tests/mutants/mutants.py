@@ -1980,6 +1980,37 @@ INSTALLATION = [
     ),
 ]
 
+CURVES = [
+    Mutant(
+        name="curve-of-the-first-values",
+        file="elmo_core/display/curve.py",
+        old="{_number(series.points[-1][1])}",
+        new="{_number(series.points[0][1])}",
+        tests="tests/library/test_curve.py",
+    ),
+    Mutant(
+        name="curve-over-the-file-of-a-user",
+        file="elmo_core/display/curve.py",
+        old="MARK.encode() not in self.path.read_bytes()",
+        new="False",
+        tests="tests/library/test_curve.py",
+    ),
+    Mutant(
+        name="curve-of-the-best-evaluations-only",
+        file="elmo_tools/pretraining/run.py",
+        old="            with self.meter.paused():\n                self._draw_curve()",
+        new="            pass",
+        tests="tests/tools/test_run_curve.py",
+    ),
+    Mutant(
+        name="visualdl-without-the-former-part-of-a-run",
+        file="elmo_tools/pretraining/visualdl_log.py",
+        old="for line in self.lines:",
+        new="for line in []:",
+        tests="tests/tools/test_visualdl_log.py",
+    ),
+]
+
 MUTANTS = [
     *LOSSES,
     *STREAMS,
@@ -1998,4 +2029,5 @@ MUTANTS = [
     *TAGGING,
     *USERS_FILES_AND_OBJECTS,
     *INSTALLATION,
+    *CURVES,
 ]
