@@ -17,6 +17,7 @@ from elmo_core.machine.runtime import n_threads, paddle, run_in_parallel
 from elmo_core.text.lexicon import Tokens
 
 WINDOWS_PER_PRODUCT = 128  # of fused.c, at most
+MOST_OPEN_UNITS = 0.9  # share of a relu's units, above which choosing them does not pay
 
 
 def features(
@@ -160,15 +161,23 @@ class _ConvolutionsFunction(paddle.autograd.PyLayer):
 
 
 class _HighwayFunction(paddle.autograd.PyLayer):
-    """A highway layer: its products by MKL or oneDNN, its gate by the compiled loops."""
+    """A highway layer: its products by MKL or oneDNN, its gate by the compiled loops.
+
+    Most units of a trained layer's relu are closed for all tokens of a batch. Their gradients are
+    zero, and the backward pass leaves their columns out of its products.
+    """
 
     @staticmethod
     def forward(ctx, x, transform, transform_bias, carry, carry_bias):
         ctx.needs_d_x = not x.stop_gradient  # False if the convolutions are frozen
         x = x.contiguous()
         operand = amp_operand(x)
-        t = amp_matmul(operand, transform)  # overwritten by r
-        c = amp_matmul(operand, carry)  # overwritten by g
+        is_trained = not (transform.stop_gradient and carry.stop_gradient and x.stop_gradient)
+        # those of a trained layer by rows; a frozen layer's vectors are those of one product,
+        # whatever the number of threads
+        multiply = _multiply_by_rows if is_trained else amp_matmul
+        t = multiply(operand, transform)  # overwritten by r
+        c = multiply(operand, carry)  # overwritten by g
         y = paddle.empty_like(x)
         ranges = _thread_ranges(np.ones(len(x)))
         compute = partial(
@@ -207,18 +216,26 @@ class _HighwayFunction(paddle.autograd.PyLayer):
         )
         tasks = []
         bias_gradients = []  # per range, those of both biases (2, F)
-        for begin, end in ctx.ranges:
+        opened = np.zeros([len(ctx.ranges), width], np.float32)
+        for (begin, end), opened_in_range in zip(ctx.ranges, opened, strict=True):
             sums = paddle.zeros([2, width], ctx.x.dtype)
             d_t_bias, d_c_bias = sums
-            tasks.append(
-                partial(compute, begin=begin, end=end, d_t_bias=d_t_bias, d_c_bias=d_c_bias)
+            task = partial(
+                compute,
+                begin=begin,
+                end=end,
+                d_t_bias=d_t_bias,
+                d_c_bias=d_c_bias,
+                opened=opened_in_range,
             )
+            tasks.append(task)
             bias_gradients.append(sums)
         run_in_parallel(tasks)
         d_transform_bias, d_carry_bias = sum(bias_gradients[1:], bias_gradients[0])
+        open_units = np.flatnonzero(opened.any(axis=0))
         add_to = d_x if ctx.needs_d_x else None
         with precision.temporarily(ctx.precision):
-            d_transform = _linear_backward(ctx.operand, transform, ctx.r, add_to)
+            d_transform = _transform_backward(ctx.operand, transform, ctx.r, open_units, add_to)
             d_carry = _linear_backward(ctx.operand, carry, ctx.g, add_to)
         return (
             add_to,
@@ -229,14 +246,85 @@ class _HighwayFunction(paddle.autograd.PyLayer):
         )
 
 
+def _transform_backward(
+    x: paddle.Tensor,
+    weight: paddle.Tensor,
+    d_output: paddle.Tensor,
+    open_units: np.ndarray,
+    d_x: paddle.Tensor | None,
+) -> paddle.Tensor | None:
+    """Compute `_linear_backward` from the gradients of the open units only; the others are zero."""
+    if len(open_units) > MOST_OPEN_UNITS * len(weight):
+        return _linear_backward(x, weight, d_output, d_x)
+    if not len(open_units):
+        return None if weight.stop_gradient else paddle.zeros_like(weight)
+    open_weight = _gather_columns(weight, open_units)
+    open_weight.stop_gradient = weight.stop_gradient
+    d_open_output = _gather_columns(d_output, open_units)
+    d_open_weight = _linear_backward(x, open_weight, d_open_output, d_x)
+    if d_open_weight is None:
+        return None
+    d_weight = paddle.empty_like(weight)
+    height, width = weight.shape
+    fused.kernel().scatter_columns(
+        rows=height,
+        width=width,
+        n=len(open_units),
+        columns=open_units,
+        chosen=d_open_weight,
+        matrix=d_weight,
+    )
+    return d_weight
+
+
+def _gather_columns(matrix: paddle.Tensor, columns: np.ndarray) -> paddle.Tensor:
+    """Copy these columns of a matrix. Paddle's own operators are much slower."""
+    height, width = matrix.shape
+    chosen = paddle.empty([height, len(columns)], matrix.dtype)
+    fused.kernel().gather_columns(
+        rows=height,
+        width=width,
+        n=len(columns),
+        columns=columns,
+        matrix=matrix,
+        chosen=chosen,
+    )
+    return chosen
+
+
 def _linear_backward(
     x: paddle.Tensor, weight: paddle.Tensor, d_output: paddle.Tensor, d_x: paddle.Tensor | None
 ) -> paddle.Tensor | None:
     """Add the gradient of x (N, F) to d_x, and return that of the weight, None if it is frozen."""
     d_output = amp_operand(d_output)
     if d_x is not None:
-        amp_matmul(d_output, weight, transpose_y=True, add_to=d_x)
+        _multiply_by_rows(d_output, weight, transpose_y=True, add_to=d_x)
     return None if weight.stop_gradient else amp_matmul(x, d_output, transpose_x=True)
+
+
+def _multiply_by_rows(
+    x: paddle.Tensor,
+    weight: paddle.Tensor,
+    transpose_y: bool = False,
+    add_to: paddle.Tensor | None = None,
+) -> paddle.Tensor:
+    """Compute `amp_matmul`, each thread some rows.
+
+    BLAS's own threads wait for each other without sleeping: if another program has the processor,
+    they would waste what is left of it.
+    """
+    operand = amp_operand(weight)
+    result = add_to
+    if result is None:
+        width = weight.shape[0] if transpose_y else weight.shape[1]
+        result = paddle.empty([len(x), width], "float32")
+    multiply = partial(amp_matmul, transpose_y=transpose_y, add=add_to is not None)
+    tasks = [
+        partial(multiply, x[begin:end], operand, out=result[begin:end])
+        for begin, end in _thread_ranges(np.ones(len(x)))
+    ]
+    run_in_parallel(tasks)
+    return result
 
 
 def _thread_ranges(weights: np.ndarray) -> list[tuple[int, int]]:

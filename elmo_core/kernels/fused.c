@@ -538,11 +538,13 @@ void gate_forward(int64_t begin, int64_t end, int64_t F, const float *x, const f
 }
 
 /* Sets d_x (N, F) to the gradient of x through the gate alone. r and g are replaced by the gradients of t and c, whose sums over
-   the rows are added to d_t_bias and d_c_bias (F). */
+   the rows are added to d_t_bias and d_c_bias (F). opened (F): set to the largest r of each unit, if that is larger. */
 static void gate_row_backward(int64_t F, const float *restrict x, const float *restrict d_y, float *restrict r,
-                              float *restrict g, float *restrict d_x, float *restrict d_t_bias, float *restrict d_c_bias) {
+                              float *restrict g, float *restrict d_x, float *restrict d_t_bias, float *restrict d_c_bias,
+                              float *restrict opened) {
     for (int64_t k = 0; k < F; k++) {
         float above = r[k], open = g[k];
+        opened[k] = above > opened[k] ? above : opened[k];
         d_x[k] = d_y[k] * (1.0f - open);
         r[k] = above > 0.0f ? d_y[k] * open : 0.0f;
         g[k] = d_y[k] * (above - x[k]) * open * (1.0f - open);
@@ -552,9 +554,23 @@ static void gate_row_backward(int64_t F, const float *restrict x, const float *r
 }
 
 void gate_backward(int64_t begin, int64_t end, int64_t F, const float *x, const float *d_y, float *r, float *g, float *d_x,
-                   float *d_t_bias, float *d_c_bias) {
+                   float *d_t_bias, float *d_c_bias, float *opened) {
     for (int64_t at = begin * F; at < end * F; at += F)
-        gate_row_backward(F, x + at, d_y + at, r + at, g + at, d_x + at, d_t_bias, d_c_bias);
+        gate_row_backward(F, x + at, d_y + at, r + at, g + at, d_x + at, d_t_bias, d_c_bias, opened);
+}
+
+/* Set chosen (rows, n) to these n columns of a matrix (rows, width).
+   Checked, as for scatter_columns: cpu_char_cnn.py counts the columns of the same matrix. */
+void gather_columns(int64_t rows, int64_t width, int64_t n, const int64_t *columns, const float *matrix, float *chosen) {
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t k = 0; k < n; k++) chosen[row * n + k] = matrix[row * width + columns[k]];
+}
+
+/* Set these n columns of a matrix (rows, width) to chosen (rows, n), the others to zero. */
+void scatter_columns(int64_t rows, int64_t width, int64_t n, const int64_t *columns, const float *chosen, float *matrix) {
+    memset(matrix, 0, rows * width * sizeof(float));
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t k = 0; k < n; k++) matrix[row * width + columns[k]] = chosen[row * n + k];
 }
 
 enum { LANES = 16, PIECE = 64 * LANES }; /* a maximum and a sum per lane, to vectorise; sums are added in double by pieces */

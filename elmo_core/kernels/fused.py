@@ -130,7 +130,13 @@ class Kernel:
             self, library.gate_forward, "begin end F x t_bias c_bias t c y"
         )
         self.gate_backward = Function(
-            self, library.gate_backward, "begin end F x d_y r g d_x d_t_bias d_c_bias"
+            self, library.gate_backward, "begin end F x d_y r g d_x d_t_bias d_c_bias opened"
+        )
+        self.gather_columns = Function(
+            self, library.gather_columns, "rows width n columns matrix chosen"
+        )
+        self.scatter_columns = Function(
+            self, library.scatter_columns, "rows width n columns chosen matrix"
         )
         self.softmax_loss = Function(
             self,

@@ -658,6 +658,20 @@ LSTM = [
         tests="tests/library/test_lstmp.py",
     ),
     Mutant(
+        name="highway-open-units-of-the-last-token",
+        file="elmo_core/kernels/fused.c",
+        old="opened[k] = above > opened[k] ? above : opened[k];",
+        new="opened[k] = above;",
+        tests="tests/library/test_cpu_char_cnn.py",
+    ),
+    Mutant(
+        name="highway-closed-units-keep-what-was-in-memory",
+        file="elmo_core/kernels/fused.c",
+        old="memset(matrix, 0, rows * width * sizeof(float));",
+        new="memset(matrix, 1, rows * width * sizeof(float));",
+        tests="tests/library/test_cpu_char_cnn.py",
+    ),
+    Mutant(
         name="lstm-cell-clip-in-c",
         file="elmo_core/kernels/fused.c",
         old="float cell = clipped(f * c[k] + i * j, cell_clip);",
