@@ -223,8 +223,8 @@ class ELMo(Encoder, nn.Layer):
         dtype = self.bilm.forward_lstm[0].bias.dtype
         if dtype not in (paddle.float32, paddle.float64):
             problem = f"its weights are {dtype}, expected float32"
-            advice = "Give `paddle.amp.decorate` the argument excluded_layers=[ELMo]"
-            raise UserError(f"ELMo: {problem}. {advice}, or use level O1, without `decorate`.")
+            advice = "Leave this layer out: `paddle.amp.decorate(..., excluded_layers=[elmo])`"
+            raise UserError(f"ELMo: {problem}. {advice}.")
 
     def _traced_layers(
         self, inputs: Mapping[str, paddle.Tensor]

@@ -11,7 +11,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT TERM
 python=.venv/bin/python
-numerics='elmo bilm scalar_mix encoder layers answers token_encoders lstmp softmax char_cnn cpu_lstm cpu_softmax cpu_char_cnn optimizer matmul onednn surprisal'
+numerics='elmo token_inputs traced paddle_tools bilm scalar_mix encoder layers answers token_encoders lstmp softmax char_cnn cpu_lstm cpu_softmax cpu_char_cnn optimizer matmul onednn surprisal'
 tasks=$(ls tests/tasks | sed -n 's/^test_\(.*\)\.py$/\1/p')
 
 # find_python VERSION...: the first of these, on the path or of pyenv; nothing where there is none

@@ -367,6 +367,28 @@ def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch,
     exec(tagger, {})
 
 
+@pytest.mark.ranks
+def test_the_python_of_paddle_training_does_what_it_says(tmp_path, monkeypatch):
+    """Each program in a process of its own, the last where this project cannot be imported."""
+    monkeypatch.chdir(tmp_path)
+    data, fit, parallel, mixed, save, loaded = python_blocks("docs/paddle-training.md")
+    Path("reviews.py").write_text("\n".join([data, fit, mixed, save]), encoding="utf-8")
+    process = runs.start(str(tmp_path / "reviews.py"), [], tmp_path / "output")
+    assert process.wait(timeout=120) == 0, (tmp_path / "output").read_text(encoding="utf-8")
+    page = (PROJECT / "docs/paddle-training.md").read_text(encoding="utf-8")
+    assert "1.0" in (tmp_path / "output").read_text(encoding="utf-8").splitlines()
+    assert '["acc"])  # 1.0\n' in page
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", loaded], capture_output=True, text=True, check=True
+    )
+    assert f"# {done.stdout}" in page
+    Path("parallel.py").write_text(f'{parallel}print("trained", float(loss))\n', encoding="utf-8")
+    processes = runs.start_ranks(str(tmp_path / "parallel.py"), [], tmp_path)
+    assert [process.wait(timeout=120) for process in processes] == [0, 0]
+    for rank in range(2):
+        assert "trained" in (tmp_path / f"rank{rank}").read_text(encoding="utf-8")
+
+
 def test_the_reference_has_the_names_of_the_code():
     """Each function and method that it writes with its parameters has these, and each class's table
     has all parameters.
