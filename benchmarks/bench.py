@@ -2,10 +2,12 @@
 
     python benchmarks/bench.py encode --model_size small
     python benchmarks/bench.py train --model_size original
+    OMP_NUM_THREADS=1 python benchmarks/bench.py parts
     python benchmarks/bench.py data
     python benchmarks/bench.py latency
 
-`data` is the training stream: text, unknown words, shuffling, character ids.
+`parts` says where the processor time of a training step goes. `data` is the training stream: text,
+unknown words, shuffling, character ids.
 
 The peak R is the rate of a 2048 x 2048 float32 product in Paddle, measured before and after every
 run. The useful work per token is the LSTM's alone: F = 2 * layers * 2 * (2 * P * 4H + H * P) FLOP;
@@ -33,10 +35,11 @@ import elmo
 import script
 from elmo_core.config import PRESETS
 from elmo_core.encoding.token_tables import TokenTable
-from elmo_core.kernels import precision
+from elmo_core.kernels import cpu_char_cnn, cpu_lstm, fused, precision, row_gradients
 from elmo_core.kernels.matmul import chosen_precision, freeze
 from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle
+from elmo_core.messages import UserError
 from elmo_core.network import softmax
 from elmo_core.text.characters import EOS
 from elmo_core.text.corpus import Corpus
@@ -59,7 +62,7 @@ STEPS = 20  # per row and batch: --unroll_steps of run_pretrain.py
 
 def main() -> None:
     parser = arguments.parser(__doc__)
-    measurements = {measure.__name__: measure for measure in (encode, train, data, latency)}
+    measurements = {measure.__name__: measure for measure in (encode, train, parts, data, latency)}
     parser.add_argument("what", choices=tuple(measurements))
     parser.add_argument("--model_size", choices=tuple(PRESETS), default="small")
     parser.add_argument("--batch_size", **arguments.COUNT, default=128)
@@ -82,7 +85,7 @@ def main() -> None:
     paddle.seed(0)
     for name, value in measurements[args.what](args).items():
         text = f"{value:,.4g}" if isinstance(value, float | int) else value
-        print(f"{name:22} {text}")
+        print(f"{name:32} {text}")
 
 
 # Measurements
@@ -137,6 +140,66 @@ def train(args: argparse.Namespace) -> dict:
     last_run = sum(clock.seconds.values())
     shares = {phase: f"{seconds / last_run:.1%}" for phase, seconds in clock.seconds.items()}
     return text | result | shares
+
+
+def parts(args: argparse.Namespace) -> dict:
+    """Processor time of the parts of training steps, as `train` runs them, on one thread."""
+    if runtime.n_threads() > 1:
+        raise UserError("the parts are measured on one thread: set OMP_NUM_THREADS=1.")
+    corpus, vocabulary = training_text(args.vocab_size)
+    config = elmo.ELMoConfig.preset(args.model_size, vocab_size=len(vocabulary))
+    training_step = TrainingStep(config, args.batch_size)
+    kernel = fused.kernel()
+    seconds: Counter[str] = Counter()
+
+    def measure(owner: object, function: str, part: str) -> None:
+        """Add the processor time of a function's calls to that of a part."""
+        work = getattr(owner, function)
+
+        def measured_work(*arguments, **options):
+            began = time.process_time()
+            result = work(*arguments, **options)
+            seconds[part] += time.process_time() - began
+            return result
+
+        setattr(owner, function, measured_work)
+
+    measure(cpu_char_cnn, "amp_matmul", "highway layers, products")
+    measure(kernel, "gate_forward", "highway layers, gates")
+    measure(kernel, "gate_backward", "highway layers, gates")
+    measure(kernel, "cnn_forward", "convolutions, forward")
+    measure(kernel, "cnn_backward", "convolutions, backward")
+    measure(kernel, "lstmp_forward", "LSTMs, forward")
+    measure(kernel, "lstmp_backward", "LSTMs, backward")
+    measure(cpu_lstm, "amp_matmul", "LSTMs, gradients of the weights")
+    measure(kernel, "softmax_loss", "sampled softmax, both passes")
+    measure(row_gradients.paddle, "gather", "gathering rows")
+    measure(training_step.optimizer, "step", "clipping and update")
+
+    random = np.random.default_rng(0)
+    stream = streams.TrainStream(corpus, vocabulary, args.batch_size, STEPS)
+    total = 0.0
+    distinct_tokens = []
+    for step in range(2 + args.steps):
+        batch = next(stream)
+        candidates = softmax.draw_candidates(len(vocabulary), args.candidates, random)
+        if step == 2:  # the first ones prepare memory
+            seconds.clear()
+            total = 0.0
+        began = time.process_time()
+        training_step(batch, candidates)
+        total += time.process_time() - began
+        distinct_tokens.append(len(batch.tokens.lengths))
+    seconds["everything else"] = total - seconds.total()
+    shares = {
+        part: f"{1000 * spent / args.steps:.0f} ms, {spent / total:.1%}"
+        for part, spent in seconds.most_common()
+    }
+    return {
+        "distinct tokens a step": statistics.mean(distinct_tokens[2:]),
+        "a step, ms": 1000 * total / args.steps,
+        "R, GFLOP/s": matrix_rate() / 1e9,
+    } | shares
 
 
 def data(args: argparse.Namespace) -> dict:
