@@ -12,6 +12,7 @@ count.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -172,11 +173,14 @@ def _find(keys: np.ndarray, queries: np.ndarray, is_valid: np.ndarray) -> np.nda
     return np.where(is_valid & (keys[index] == queries), index, -1)
 
 
-def read_ids(corpus: Corpus, vocabulary: Vocabulary) -> list[np.ndarray]:
-    """Read the ids of all sentences, with special tokens."""
+def read_ids(corpus: Corpus, vocabulary: Vocabulary, every: int = 1) -> list[np.ndarray]:
+    """Read the ids of all sentences, with special tokens.
+
+    every: read only the first of so many lines.
+    """
     ids = []
     for path in corpus.paths:
-        for words in read_sentences(path):
+        for words in islice(read_sentences(path), 0, None, every):
             if words:
                 ids.append(vocabulary.ids([BOS, *words, EOS]))
     return ids

@@ -33,6 +33,8 @@ class Meter:
         self.checks_at_once = paddle.get_device() == "cpu"
         self._pending: list[tuple[int, list[paddle.Tensor], dict[str, Any]]] = []
         self.last_loss = math.nan
+        self._made = time.perf_counter()
+        self._paused = 0.0  # seconds since then
         self._start()
 
     def add(self, step: int, losses: Sequence[paddle.Tensor], position: dict[str, Any]) -> None:
@@ -68,6 +70,13 @@ class Meter:
         self.check()
         return (time.perf_counter() - self._started - self._idle) / self._steps
 
+    def seconds_of_work(self) -> float:
+        """Return the time since the meter was made, without pauses, when all work is done."""
+        self.check()
+        if not self.checks_at_once:
+            paddle.device.cuda.synchronize()
+        return time.perf_counter() - self._made - self._paused
+
     def pop_means(self, ranks: Ranks) -> tuple[float, float, float]:
         """Return the mean forward and backward loss over all ranks, and seconds per step.
 
@@ -85,7 +94,9 @@ class Meter:
         self.check()
         start = time.perf_counter()
         yield
-        self._idle += time.perf_counter() - start
+        seconds = time.perf_counter() - start
+        self._idle += seconds
+        self._paused += seconds
 
     def _start(self) -> None:
         self._started = time.perf_counter()
@@ -105,3 +116,13 @@ def memory_in_use() -> int:
         resident_pages = int(statm.read_text(encoding="ascii").split()[1])
         return resident_pages * os.sysconf("SC_PAGE_SIZE")
     return paddle.base.core.host_memory_stat_peak_value("Allocated", 0)
+
+
+def peak_memory() -> int:
+    """The largest memory of this process so far in bytes, where the system tells it."""
+    status = Path("/proc/self/status")
+    if status.exists() and not paddle.get_device().startswith("gpu"):
+        for line in status.read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 2**10
+    return memory_in_use()

@@ -21,6 +21,15 @@ from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.training.optimizer import Adagrad, Adam
 from elmo_core.training.ranks import Ranks
 from elmo_core.weights import checkpoint
+from elmo_tools.pretraining.baseline import Baseline, measure_baseline
+from elmo_tools.pretraining.expectation import Expectation, Training, expected_perplexity
+from elmo_tools.pretraining.forecast import (
+    Forecast,
+    Plan,
+    Trial,
+    memory_forecast,
+    seconds_of_evaluation,
+)
 from elmo_tools.pretraining.interruption import Interruption
 from elmo_tools.pretraining.meter import ADVICE, Meter, memory_in_use
 from elmo_tools.pretraining.perplexity import evaluate, perplexity
@@ -30,27 +39,31 @@ from elmo_tools.pretraining.run_folder import RunFolder
 from elmo_tools.pretraining.schedule import Timer, learning_rate
 from elmo_tools.pretraining.settings import LOG_FREQ, PretrainingSettings
 from elmo_tools.pretraining.streams import EvalStream, TrainStream
+from elmo_tools.pretraining.verdict import verdict
 from elmo_tools.pretraining.visualdl_log import VisualDLLog
 
 OPTIMIZERS = {"adagrad": Adagrad, "adam": Adam}
 LOG_LINES = 20  # that a short run has by default
+BASELINE_TOKENS = 1_000_000  # that n-grams count, at most about so many
 # requests of ranks, which add up: STOP is more than the others together
 SAVE = 1
 EVALUATE = 2
-STOP = 4
+FORECAST = 4
+STOP = 8
 
 
 @dataclass(frozen=True)
 class Inputs:
     """The text of a run and its vocabulary.
 
-    dev: held-out text, if any. counts: those of the corpus.
+    dev: held-out text, if any. counts, dev_counts: of the corpus and of the held-out text.
     """
 
     vocabulary: Vocabulary
     corpus: Corpus
     dev: Corpus | None
     counts: Counts
+    dev_counts: Counts | None
 
 
 class Trainer:
@@ -73,6 +86,7 @@ class Trainer:
         self.show = show
         self.ranks = ranks
         self.bilm = bilm
+        self.inputs = inputs
         self.weights = bilm.parameters()
         self.optimizer = OPTIMIZERS[settings.optimizer](
             bilm.named_parameters(), settings.learning_rate, settings.max_grad_norm
@@ -117,6 +131,7 @@ class Trainer:
         self.former_total: int | None = None  # steps that the resumed run was to have
         # `train` makes them: their clocks start there
         self.meter: Meter
+        self.trial: Trial
         self.saving: Timer
         self.evaluating: Timer
         self.visualdl: VisualDLLog | None = None  # in `train`, on rank 0
@@ -181,11 +196,15 @@ class Trainer:
         if not has_best:
             progress.forget_best()
 
-    def train(self) -> None:
-        """Train until the last step, an interruption, or the end of patience; then save."""
+    def train(self, is_new: bool = False) -> None:
+        """Train until the last step, an interruption, or the end of patience; then save.
+
+        is_new: the weights are random; then the forecast has the perplexity, too.
+        """
         progress = self.progress
         patience = self.settings.patience
         self.meter = Meter(progress.losses)
+        self.trial = Trial(self.meter)
         self.saving = Timer(self.settings.save_freq, progress)
         self.evaluating = Timer(self.settings.eval_freq, progress)
         shown = messages.training_bar(
@@ -206,8 +225,11 @@ class Trainer:
             while not progress.reached_end(patience) and not is_stopping:
                 request = self._step(*next(batches))
                 shown.update()
+                self.trial.add_step()
                 self._log_training(is_first=progress.step == first_step)
                 is_stopping = request >= STOP
+                if request & FORECAST and not is_stopping:
+                    self._log_forecast(first_step, is_new)
                 if request & EVALUATE or self._lacks_evaluation():
                     has_ended = self._evaluate()
                     is_stopping = is_stopping or not has_ended
@@ -217,6 +239,8 @@ class Trainer:
             self.is_complete = has_ended and not self._lacks_evaluation()
             if self.is_complete or progress.step >= first_step:
                 self._save(self.is_complete)
+            if self.is_complete:
+                self._log_verdict()
 
     def _lacks_evaluation(self) -> bool:
         """Whether this step needs an evaluation, whatever the time, and has none."""
@@ -297,6 +321,8 @@ class Trainer:
             request += SAVE
         if self.ranks.is_main and self.held_out is not None and self.evaluating.is_due():
             request += EVALUATE
+        if self.ranks.is_main and self.trial.is_due():
+            request += FORECAST
         return request
 
     def _save(self, is_final: bool = False) -> None:
@@ -423,6 +449,73 @@ class Trainer:
             f"{memory_mb:,.0f} MB"
         )
         self.log("training", text, values)
+
+    def _log_forecast(self, first_step: int, is_new: bool) -> None:
+        """Log what the run will take and reach.
+
+        first_step: of this process. is_new: the weights were random.
+        """
+        with self.meter.paused():
+            plan = Plan(
+                progress=self.progress,
+                settings=self.settings,
+                first_step=first_step,
+                seconds_per_step=self.trial.end(),
+            )
+            forecast = self.ranks.run_on_main(lambda: self._forecast(plan, is_new))
+        self.log("forecast", forecast.text(), forecast.values())
+
+    def _forecast(self, plan: Plan, is_new: bool) -> Forecast:
+        """Forecast the run. is_new: see `train`."""
+        inputs = self.inputs
+        seconds_each = 0.0
+        expected = None
+        if self.held_out and inputs.dev_counts:
+            own_share = inputs.dev_counts.predictions / self.ranks.size
+            seconds_each = seconds_of_evaluation(self.bilm, self.held_out, own_share)
+            if is_new:
+                expected = self._expected_perplexity()
+        return Forecast(
+            seconds=plan.seconds_of_steps + plan.seconds_of_evaluations(seconds_each),
+            seconds_per_epoch=plan.seconds_per_epoch,
+            evaluation_seconds=plan.seconds_of_evaluations(seconds_each),
+            memory_mb=memory_forecast(self.bilm, self.optimizer.state_dict()) / 2**20,
+            expected=expected,
+        )
+
+    def _expected_perplexity(self) -> Expectation | None:
+        """The held-out perplexity to expect of a model that began with random weights."""
+        if self.bilm.config.input != "char":
+            return None
+        training = Training(
+            optimizer=self.settings.optimizer,
+            steps=self.progress.total,
+            tokens_per_step=self.progress.tokens_per_step,
+            tokens=self.progress.counts.tokens,
+            projection_dim=self.bilm.config.projection_dim,
+        )
+        return expected_perplexity(training, self._baseline(order=2))
+
+    def _baseline(self, order: int) -> Baseline:
+        """N-grams of the text, to compare with."""
+        return measure_baseline(
+            self.inputs.corpus,
+            self.inputs.dev,
+            self.inputs.vocabulary,
+            tokens=self.progress.counts.tokens,
+            order=order,
+            limit=BASELINE_TOKENS,
+        )
+
+    def _log_verdict(self) -> None:
+        """Log what came of the run, and what would make it better."""
+        text, values = self.ranks.run_on_main(self._verdict)
+        if text:
+            self.log("verdict", text, values)
+
+    def _verdict(self) -> tuple[str, dict[str, Any]]:
+        ngrams = self._baseline(order=5) if self.inputs.dev else None
+        return verdict(self.progress, self.folder.evaluations(), ngrams, self.settings)
 
     def log(self, event: str, text: str, values: Mapping[str, Any]) -> None:
         """Log text, append the values to log.jsonl, and show them.

@@ -216,10 +216,18 @@ class RunFolder:
             file.writelines(self.pending_log)
         self.pending_log = None
 
+    def evaluations(self) -> list[tuple[int, float]]:
+        """The steps and held-out perplexities of log.jsonl, by step; none if it cannot be read."""
+        perplexities = {}
+        for line in _read_log(self.path):
+            if line["event"] == "evaluation" and isinstance(line.get("perplexity"), float):
+                perplexities[line["step"]] = line["perplexity"]
+        return sorted(perplexities.items())
+
     def append_log(self, event: str, step: int, values: Mapping[str, Any]) -> None:
         """Append a line to log.jsonl: a JSON object. Only warns on failure.
 
-        event: start, training or evaluation.
+        event: start, forecast, training, evaluation or verdict.
         """
         line = json.dumps({"event": event, "step": step, **values}) + "\n"
         if self.pending_log is not None:

@@ -55,8 +55,14 @@ def train(
     bilm, vocabulary = initial_model(settings, origin, start, texts.vocab_file, ranks)
     # reads all text, which takes minutes if there is much of it
     ranks.run_on_all(lambda: texts.train.identity)
-    counts = ranks.run_on_main(lambda: count(texts, vocabulary))
-    inputs = Inputs(vocabulary=vocabulary, corpus=texts.train, dev=texts.dev, counts=counts)
+    counts, dev_counts = ranks.run_on_main(lambda: count(texts, vocabulary))
+    inputs = Inputs(
+        vocabulary=vocabulary,
+        corpus=texts.train,
+        dev=texts.dev,
+        counts=counts,
+        dev_counts=dev_counts,
+    )
     trainer = Trainer(settings, origin.save_dir, ranks, bilm, inputs, show)
     check_ranks(ranks, {**trainer.fixed_settings, **asdict(settings)})
     trainer.restore(start.resumed)
@@ -66,17 +72,16 @@ def train(
         return trainer
     trainer.open_folder(start.resumed)
     summary.log_start(trainer, len(texts.train.paths))
-    trainer.train()
+    trainer.train(is_new=start.checkpoint is None)
     if trainer.is_complete:
         summary.log_end(trainer)
     return trainer
 
 
-def count(texts: Texts, vocabulary: Vocabulary) -> Counts:
-    """Count the text, and check the held-out text."""
-    if texts.dev:
-        texts.dev.count(vocabulary)
-    return texts.train.count(vocabulary, sample=True)
+def count(texts: Texts, vocabulary: Vocabulary) -> tuple[Counts, Counts | None]:
+    """Count the text, and the held-out text if there is one, and check both."""
+    dev_counts = texts.dev.count(vocabulary) if texts.dev else None
+    return texts.train.count(vocabulary, sample=True), dev_counts
 
 
 def is_finished(trainer: Trainer, resumed: Path | None) -> bool:
