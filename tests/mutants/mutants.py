@@ -2060,7 +2060,46 @@ CURVES = [
     ),
 ]
 
+FORECAST = [
+    Mutant(
+        name="forecast-first-step-is-timed",
+        file="elmo_tools/pretraining/forecast.py",
+        old="self._start_of_work) / (self._steps - 1)",
+        new="self._start_of_work) / self._steps",
+        tests="tests/tools/test_forecast.py",
+    ),
+    Mutant(
+        name="forecast-last-evaluation",
+        file="elmo_tools/pretraining/forecast.py",
+        old="return (n_before_end + 1) * seconds_each",
+        new="return n_before_end * seconds_each",
+        tests="tests/tools/test_forecast.py",
+    ),
+    Mutant(
+        name="forecast-way-from-unigrams",
+        file="elmo_tools/pretraining/expectation.py",
+        old="logarithm = (1 - share) * math.log(bigrams.unigrams)",
+        new="logarithm = math.log(bigrams.unigrams)",
+        tests="tests/tools/test_expectation.py",
+    ),
+    Mutant(
+        name="forecast-half-of-the-sample",
+        file="elmo_tools/pretraining/baseline.py",
+        old="KneserNey(sentences[::2],",
+        new="KneserNey(sentences[1::2],",
+        tests="tests/tools/test_baseline.py",
+    ),
+    Mutant(
+        name="verdict-last-epoch",
+        file="elmo_tools/pretraining/verdict.py",
+        old="old[-1] if old else earlier[0]",
+        new="old[0] if old else earlier[0]",
+        tests="tests/tools/test_verdict.py",
+    ),
+]
+
 MUTANTS = [
+    *FORECAST,
     *LOSSES,
     *STREAMS,
     *RESUME,

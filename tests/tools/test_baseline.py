@@ -24,6 +24,8 @@ def test_a_short_text_is_counted_whole(texts):
     baseline = measure_baseline(train, dev, vocabulary, tokens=tokens, order=5, limit=tokens)
     ngrams = KneserNey(read_ids(train, vocabulary), len(vocabulary), order=5)
     assert baseline.perplexity == ngrams.perplexity(read_ids(dev, vocabulary))
+    of_half = KneserNey(read_ids(train, vocabulary)[::2], len(vocabulary), order=5)
+    assert baseline.halved == of_half.perplexity(read_ids(dev, vocabulary))
     assert baseline.sample == baseline.tokens == tokens
     assert baseline.extrapolated(tokens) == baseline.perplexity
 
