@@ -18,7 +18,7 @@ import numpy as np
 from elmo_core.messages import format_count
 from elmo_tools.pretraining.baseline import Baseline
 
-COEFFICIENTS = (0.503, 0.317, 0.359, -0.155, 0.242)
+COEFFICIENTS = (0.554, 0.319, 0.343, -0.150, 0.322)
 SPREAD = 0.2  # of the logarithm of the perplexity, to either side
 MORE_TOKENS = (1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000, 1_000_000_000)
 
