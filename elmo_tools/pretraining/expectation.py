@@ -86,11 +86,13 @@ def features(training: Training) -> np.ndarray:
     )
 
 
-def expected_perplexity(training: Training, bigrams: Baseline) -> Expectation:
+def expected_perplexity(training: Training, bigrams: Baseline) -> Expectation | None:
     """The held-out perplexity to expect at the end of a run from random weights.
 
-    bigrams: of its text.
+    bigrams: of its text. None: the run is too short to say.
     """
+    if _share(training) <= 0:
+        return None
     perplexity = _expected(training, bigrams)
     more_tokens = next(n for n in MORE_TOKENS if n >= 2 * training.tokens or n == MORE_TOKENS[-1])
     more_steps = round(training.steps * more_tokens / training.tokens)
@@ -106,8 +108,12 @@ def expected_perplexity(training: Training, bigrams: Baseline) -> Expectation:
 
 def _expected(training: Training, bigrams: Baseline) -> float:
     """The perplexity on the way from that of the unigrams to that of the bigrams, and beyond."""
-    share = float(features(training) @ np.array(COEFFICIENTS))
-    share = max(0.0, share)
+    share = _share(training)
     logarithm = (1 - share) * math.log(bigrams.unigrams)
     logarithm += share * math.log(bigrams.extrapolated(training.tokens))
     return math.exp(logarithm)
+
+
+def _share(training: Training) -> float:
+    """The share of the way that a run covers."""
+    return float(features(training) @ np.array(COEFFICIENTS))
