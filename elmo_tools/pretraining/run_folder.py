@@ -218,8 +218,11 @@ class RunFolder:
 
     def evaluations(self) -> list[tuple[int, float]]:
         """The steps and held-out perplexities of log.jsonl, by step; none if it cannot be read."""
+        lines = []
+        with suppress(OSError):
+            lines = self.log_lines()
         perplexities = {}
-        for line in _read_log(self.path):
+        for line in lines:
             if line["event"] == "evaluation" and isinstance(line.get("perplexity"), float):
                 perplexities[line["step"]] = line["perplexity"]
         return sorted(perplexities.items())
