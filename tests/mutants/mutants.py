@@ -1280,8 +1280,8 @@ TEXT = [
     Mutant(
         name="corpus-equal-lines-on-one-side",
         file="elmo_tools/preprocessing/raw_text.py",
-        old='name = line.strip() if options.document == "line"',
-        new='name = b"%d" % document if options.document == "line"',
+        old="name = line.strip() if self.by_line",
+        new='name = b"%d" % document if self.by_line',
         tests="tests/tools/test_raw_text.py::test_equal_lines_are_on_the_same_side",
     ),
     Mutant(

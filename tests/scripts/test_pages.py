@@ -25,6 +25,7 @@ import tiny
 from project import PROJECT, commands, parser_of, parsers, python_blocks
 
 import elmo
+import elmo_tools
 import run_embed
 import run_eval
 from elmo_core.encoding.surprisal import Surprisals
@@ -325,7 +326,7 @@ def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch,
     checkpoint.write_names(readers_folder / "checkpoints" / "sample", {"final": 7})
     flags = "--init_from_ckpt=checkpoints --device=cpu --input=sentences.txt --output=vectors.hdf5"
     run_embed.main(flags.split())
-    ready, encoding, network, _, published, reading, similar, tagger = [
+    ready, encoding, network, _, own, published, reading, similar, tagger = [
         block
         for page in ("README.md", "docs/embedding.md", "LAC_demo/README.md")
         for block in python_blocks(page)
@@ -341,6 +342,11 @@ def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch,
         [1, 1, 1, 0],
     ]
     assert space["logits"].shape == [2, 4, 5]
+    Path("raw").mkdir(exist_ok=True)
+    text = "\n".join(f"This is sentence {k} of a little text." for k in range(40))
+    Path("raw/little.txt").write_text(text, encoding="utf-8")
+    exec(own.replace("small", "tiny").replace("raw/*", "raw/little"), space)
+    assert space["embedder"].encode([["A", "text"]])[0].shape == (3, 2, 128)
     space |= {"text": "One sentence. And another."}
     readme = (PROJECT / "README.md").read_text(encoding="utf-8")
     inline = [
@@ -394,7 +400,17 @@ def test_the_reference_has_the_names_of_the_code():
     has all parameters.
     """
     text = (PROJECT / "docs/reference.md").read_text(encoding="utf-8")
-    owners = [elmo, elmo.ELMoEmbedder, elmo.ELMo, Surprisals, Tagger, Span, Classifier, Reader]
+    owners = [
+        elmo,
+        elmo_tools,
+        elmo.ELMoEmbedder,
+        elmo.ELMo,
+        Surprisals,
+        Tagger,
+        Span,
+        Classifier,
+        Reader,
+    ]
     for name, listed in re.findall(r"`(\w+)\(([\w, =.]*)\)`", text.replace("`elmo(", "`forward(")):
         found = [getattr(owner, name) for owner in owners if hasattr(owner, name)]
         signatures = [inspect.signature(function) for function in found if callable(function)]
@@ -406,6 +422,9 @@ def test_the_reference_has_the_names_of_the_code():
         assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == {
             *inspect.signature(kind).parameters
         } - {"params"}
+    rows = re.findall(r"^\| `(\w+)` \|", text.partition("## Python: elmo_tools")[2], re.M)
+    parameters = inspect.signature(elmo_tools.pretrain).parameters
+    assert rows[: len(parameters)] == list(parameters)
 
 
 @pytest.mark.parametrize("language", ["", "_zh"])

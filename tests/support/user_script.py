@@ -16,6 +16,7 @@ from elmo_tasks import (
     Tagger,
     TaggerSettings,
 )
+from elmo_tools import PretrainingSettings, pretrain
 
 output = Path(sys.argv[1])
 
@@ -28,6 +29,10 @@ embedder = ELMoEmbedder(
     next(model.name for model in models("English") if model.is_installed), pool="mean"
 )
 assert embedder.encode([["A", "fine", "film"]])[0].shape == embedder.shape(3)
+
+small = PretrainingSettings(model_size="tiny", max_steps=2)
+own = pretrain(["It was clean.", "It was cold."] * 40, settings=small, save_dir=output / "own")
+assert own.encode([["A", "fine", "film"]])[0].shape == own.shape(3)
 
 texts = ["The room was quiet and clean.", "The breakfast was cold."] * 15
 classes = ["good", "bad"] * 15
