@@ -16,6 +16,8 @@ from elmo_core.text.tokenise import CHINESE, LANGUAGES, Tokeniser
 AUTO = "auto"  # recognise the language
 CHOICES = (AUTO, *LANGUAGES)
 KANA = re.compile("[\u3041-\u30ff]")
+# Thai, Lao, Tibetan, Burmese, Khmer, kana: scripts without spaces between words
+UNSPACED = re.compile("[\u0e01-\u0fff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff]")
 LETTERS = re.compile(r"[^\W\d_]+")
 UNSPLIT = re.compile(r"[^\W\d_][.?!]\s*$")
 PLAIN = "the rules for English, as for any text in plain Latin letters (other languages: `any`)"
@@ -97,6 +99,18 @@ def choose_language(lang: str, texts: Iterable[str], words: Sequence[str] = ()) 
                 f"a `lang`, or `{command_line('preprocess.py text')}`."
             )
     return lang
+
+
+def warn_if_without_spaces(texts: Iterable[str]) -> None:
+    """Warn of texts in a script whose words the rules for any language cannot find."""
+    sample = "".join(text[:LONGEST] for text in islice(texts, SAMPLE))
+    n_letters = sum(1 for character in sample if character.isalpha())
+    if len(UNSPACED.findall(sample)) > n_letters / 2:
+        log.warning(
+            "The text's script has no spaces between words: its characters become the tokens. For "
+            "words, segment it first, for instance with PyThaiNLP or MeCab, one sentence per line "
+            "with spaces between the words, and use `lang=none`."
+        )
 
 
 def is_raw(texts: Sequence[str]) -> bool:

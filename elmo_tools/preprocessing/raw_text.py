@@ -23,7 +23,7 @@ from typing import Any
 from elmo_core.files import disk
 from elmo_core.messages import UserError, bar, format_count, log
 from elmo_core.settings import Settings, default, setting
-from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
+from elmo_core.text.language import AUTO, CHOICES, make_tokeniser, warn_if_without_spaces
 from elmo_core.text.text_files import byte_blocks, decode, text_files
 from elmo_core.text.tokenise import HAS_WORD, Tokeniser
 
@@ -183,6 +183,8 @@ def write_parts(
     tokeniser = make_tokeniser(
         options.lang, _all_lines(paths, options.encoding), user_dict=options.user_dict
     )
+    if tokeniser.lang == "any":
+        warn_if_without_spaces(_all_lines(paths, options.encoding))
     if tokeniser.lang == "zh":
         tokeniser("中")  # loads jieba's dictionary before processes are started, which share it
     held_out = _HeldOut(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from elmo import ELMoEmbedder
 from elmo_core.checks import check_number, describe
@@ -23,6 +23,8 @@ from elmo_tools.pretraining import own_corpus, session, summary
 from elmo_tools.pretraining.run import Trainer
 from elmo_tools.pretraining.settings import PretrainingSettings
 from elmo_tools.pretraining.start import Origin, Start
+
+S = TypeVar("S", bound=Settings)
 
 
 def pretrain(
@@ -109,7 +111,7 @@ def pretrain(
     return ELMoEmbedder(origin.save_dir, device=device, progress=progress is not False)
 
 
-def _settings(name: str, given: Settings | None, kind: type[Settings]) -> Settings:
+def _settings(name: str, given: S | None, kind: type[S]) -> S:
     """The settings, by default those of the class. Raises if they are of another class."""
     if given is None:
         return kind()

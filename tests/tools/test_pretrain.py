@@ -1,7 +1,9 @@
 """One call from text to an embedder: the scripts' weights, resuming, interruptions, mistakes."""
 
+import errno
 import re
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import numpy as np
@@ -10,11 +12,13 @@ import pytest
 import runs
 from preprocessing_runs import files_of
 from pretraining_runs import load
+from runs import fresh_python
 
 from elmo_core.kernels import precision
 from elmo_core.machine import paddle_compat
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
+from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint
 from elmo_tools import PreprocessingSettings, PretrainingSettings, pretrain
 from elmo_tools.pretraining.meter import Meter
@@ -66,13 +70,13 @@ def test_the_weights_are_those_of_the_three_commands(tmp_path, monkeypatch):
     assert same_weights("list", "script")
 
 
-def interrupted(at: int, **options):
-    """Ctrl-C during a step of `pretrain`. Returns what is raised."""
+def interrupted(at: int, number: int = signal.SIGINT, **options) -> str:
+    """A signal, such as Ctrl-C, during a step of `pretrain`. Returns what is raised."""
     add = Meter.add
 
     def add_and_stop(meter, step, *rest):
         if step == at:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
         add(meter, step, *rest)
 
     with mock.patch.object(Meter, "add", add_and_stop), pytest.raises(KeyboardInterrupt) as raised:
@@ -95,6 +99,51 @@ def test_an_interrupted_call_is_resumed_bit_for_bit(tmp_path):
     assert same_weights(tmp_path / "run", tmp_path / "whole")
     pretrain(TOKENS, save_dir=tmp_path / "run", **options)  # finished
     assert checkpoint.steps(tmp_path / "run") == [3, 6]
+
+
+def test_a_signal_reaches_the_programs_handler_after_a_checkpoint(tmp_path):
+    received = []
+    before = signal.signal(signal.SIGTERM, lambda *_: received.append(checkpoint.steps(tmp_path)))
+    interrupted(2, signal.SIGTERM, save_dir=tmp_path, **OPTIONS)
+    assert signal.signal(signal.SIGTERM, before) is not before
+    assert received == [[2]]
+
+
+def test_in_a_thread_of_a_program(tmp_path):
+    """Where Python handles no signals; two at a time."""
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(pretrain, TOKENS, save_dir=tmp_path / k, **OPTIONS) for k in "ab"]
+    assert [run.result().dim for run in runs] == [12, 12]
+    assert same_weights(tmp_path / "a", tmp_path / "b")
+
+
+def test_fine_tuning_keeps_the_vocabulary_and_other_text_replaces_a_run(tmp_path):
+    first = pretrain(TOKENS, save_dir=tmp_path / "run", **OPTIONS)
+    tuned = pretrain(
+        TOKENS[50:], save_dir=tmp_path / "tuned", finetune_from=tmp_path / "run", **OPTIONS
+    )
+    assert tuned.softmax_and_vocabulary()[1].tokens == first.softmax_and_vocabulary()[1].tokens
+    options = {"save_dir": tmp_path / "run", **OPTIONS}
+    with pytest.raises(UserError, match="`resume=True` to continue it, `overwrite=True`"):
+        pretrain(TOKENS[50:], **options)
+    pretrain(TOKENS[50:], overwrite=True, **options)
+    assert not same_weights(tmp_path / "run", tmp_path / "tuned")
+
+
+def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
+    error = OSError(errno.ENOSPC, "no space left")
+    monkeypatch.setattr(Vocabulary, "save", mock.Mock(side_effect=error))
+    with pytest.raises(UserError, match="the disk is full"):
+        pretrain(TOKENS, save_dir=tmp_path / "run", **OPTIONS)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
+
+
+def test_the_settings_do_not_wait_for_paddle():
+    done = fresh_python(
+        "import sys; from elmo_tools import PreprocessingSettings, PretrainingSettings; "
+        "PretrainingSettings(), PreprocessingSettings(); print('paddle' in sys.modules)"
+    )
+    assert done.stdout == "False\n", done.stderr
 
 
 def test_an_iterator_that_raises_leaves_nothing(tmp_path):

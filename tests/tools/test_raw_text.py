@@ -130,6 +130,14 @@ def test_little_text_has_one_held_out_line_and_one_shard(tmp_path):
     assert text(source, tmp_path / "two", *options, "--processes", 2) == files
 
 
+@pytest.mark.parametrize(("line", "is_warned"), [("ฉันรักแมว", True), ("Ich möchte Öl.", False)])
+def test_a_script_without_spaces_is_told(tmp_path, messages, line, is_warned):
+    source = tmp_path / "a.txt"
+    source.write_text(f"{line} {line}\n" * 9, encoding="utf-8")
+    run("text", source, "--output", tmp_path / "out", "--processes", 1)
+    assert ("no spaces between words" in messages()) == is_warned
+
+
 def test_documents_that_are_files_or_blocks(raw, tmp_path):
     options = ["--dev_fraction", 0.1, "--dev_split", "last", "--document"]
     assert documents(text(raw, tmp_path / "file", *options, "file"), "dev") == set(range(90, 150))
