@@ -126,7 +126,10 @@ def test_fine_tuning_keeps_the_vocabulary_and_other_text_replaces_a_run(tmp_path
     options = {"save_dir": tmp_path / "run", **OPTIONS}
     with pytest.raises(UserError, match="`resume=True` to continue it, `overwrite=True`"):
         pretrain(TOKENS[50:], **options)
+    left_by_a_kill = tmp_path / "run" / f".corpus.{'0' * 16}.tmp"
+    left_by_a_kill.mkdir()
     pretrain(TOKENS[50:], overwrite=True, **options)
+    assert not left_by_a_kill.exists()
     assert not same_weights(tmp_path / "run", tmp_path / "tuned")
 
 
@@ -179,6 +182,12 @@ def test_a_mistake_is_told(tmp_path, changes, error, said):
     with pytest.raises(error, match=said):
         pretrain(options.pop("text"), **options)
     assert not list(tmp_path.glob("run/[!.]*"))
+
+
+def test_several_processes_need_the_scripts(tmp_path, monkeypatch):
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
+    with pytest.raises(UserError, match=r"one process.*run_pretrain\.py"):
+        pretrain(TOKENS, save_dir=tmp_path / "run", **OPTIONS)
 
 
 def test_unknown_and_invalid_settings_are_named():
