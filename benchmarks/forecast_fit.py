@@ -29,14 +29,12 @@ class Run:
     def __init__(self, row: dict[str, str]):
         self.text = row["text"]
         self.training = Training(
-            optimizer=row["optimizer"],
             steps=int(row["steps"]),
-            tokens_per_step=int(row["tokens_per_step"]),
             tokens=int(row["tokens"]),
             projection_dim=int(row["projection_dim"]),
         )
-        self.features = features(self.training)
         self.unigrams = float(row["unigrams"])
+        self.features = features(self.training, self.unigrams)
         self.distance = math.log(self.unigrams / float(row["bigrams"]))
         self.perplexity = float(row["perplexity"])
 
@@ -53,7 +51,7 @@ def read_runs() -> list[Run]:
 
 
 def fit(runs: Sequence[Run]) -> np.ndarray:
-    """The coefficients (5,) with the least squared errors of the logarithm of the perplexity."""
+    """The coefficients (4,) with the least squared errors of the logarithm of the perplexity."""
     inputs = np.array([run.features * run.distance for run in runs])
     outputs = np.array([math.log(run.unigrams / run.perplexity) for run in runs])
     coefficients, *_ = np.linalg.lstsq(inputs, outputs, rcond=None)
@@ -66,12 +64,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     coefficients = fit(runs)
     numbers = ", ".join(f"{number:.3f}" for number in coefficients)
     print(f"coefficients  {numbers}")
-    print(f"{'text':<20}{'tokens read':>12}{'perplexity':>12}{'fitted':>9}{'by others':>11}")
+    print(f"{'text':<20}{'steps':>12}{'perplexity':>12}{'fitted':>9}{'by others':>11}")
     for run in runs:
         others = [other for other in runs if other.text != run.text]
-        read = run.training.steps * run.training.tokens_per_step
         print(
-            f"{run.text:<20}{read:>12,}{run.perplexity:>12.1f}"
+            f"{run.text:<20}{run.training.steps:>12,}{run.perplexity:>12.1f}"
             f"{run.expected(coefficients):>9.1f}{run.expected(fit(others)):>11.1f}"
         )
 

@@ -18,21 +18,19 @@ import numpy as np
 from elmo_core.messages import format_count
 from elmo_tools.pretraining.baseline import Baseline
 
-COEFFICIENTS = (0.554, 0.319, 0.343, -0.150, 0.322)
+COEFFICIENTS = (0.997, 0.329, -0.251, 0.243)
 SPREAD = 0.2  # of the logarithm of the perplexity, to either side
 MORE_TOKENS = (1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000, 1_000_000_000)
 
 
 @dataclass(frozen=True)
 class Training:
-    """What the share depends on: the optimizer, the steps, the text and the model's P.
+    """What the share depends on, besides the text: the steps, and the model's P.
 
     tokens: of the training text.
     """
 
-    optimizer: str
     steps: int
-    tokens_per_step: int
     tokens: int
     projection_dim: int
 
@@ -72,15 +70,13 @@ def _rounded(perplexity: float) -> str:
     return f"{round(perplexity, digits):,.{max(0, digits)}f}"
 
 
-def features(training: Training) -> np.ndarray:
-    """The numbers (5,) that the share of a run depends on."""
-    read = training.steps * training.tokens_per_step
+def features(training: Training, unigrams: float) -> np.ndarray:
+    """The numbers (4,) that the share depends on. unigrams: their perplexity."""
     return np.array(
         [
             1.0,
-            float(training.optimizer == "adam"),
-            math.log(read / 1e6),
-            math.log(training.tokens / 1e6),
+            math.log(training.steps / 1000),
+            math.log(unigrams / 500),
             math.log(training.projection_dim / 128),
         ]
     )
@@ -91,7 +87,7 @@ def expected_perplexity(training: Training, bigrams: Baseline) -> Expectation | 
 
     bigrams: of its text. None: the run is too short to say.
     """
-    if _share(training) <= 0:
+    if _share(training, bigrams.unigrams) <= 0:
         return None
     perplexity = _expected(training, bigrams)
     more_tokens = next(n for n in MORE_TOKENS if n >= 2 * training.tokens or n == MORE_TOKENS[-1])
@@ -108,12 +104,12 @@ def expected_perplexity(training: Training, bigrams: Baseline) -> Expectation | 
 
 def _expected(training: Training, bigrams: Baseline) -> float:
     """The perplexity on the way from that of the unigrams to that of the bigrams, and beyond."""
-    share = _share(training)
+    share = _share(training, bigrams.unigrams)
     logarithm = (1 - share) * math.log(bigrams.unigrams)
     logarithm += share * math.log(bigrams.extrapolated(training.tokens))
     return math.exp(logarithm)
 
 
-def _share(training: Training) -> float:
+def _share(training: Training, unigrams: float) -> float:
     """The share of the way that a run covers."""
-    return float(features(training) @ np.array(COEFFICIENTS))
+    return float(features(training, unigrams) @ np.array(COEFFICIENTS))

@@ -488,9 +488,7 @@ class Trainer:
         if self.bilm.config.input != "char":
             return None
         training = Training(
-            optimizer=self.settings.optimizer,
             steps=self.progress.total,
-            tokens_per_step=self.progress.tokens_per_step,
             tokens=self.progress.counts.tokens,
             projection_dim=self.bilm.config.projection_dim,
         )

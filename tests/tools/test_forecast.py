@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("no_fsync")
 @pytest.fixture
 def at_once(monkeypatch):
     """Forecasts come after the first timed steps, and foresee a perplexity, if any is."""
-    monkeypatch.setattr(expectation, "COEFFICIENTS", (1.0, 0.0, 0.0, 0.0, 0.0))
+    monkeypatch.setattr(expectation, "COEFFICIENTS", (1.0, 0.0, 0.0, 0.0))
     monkeypatch.setattr(forecast, "SECONDS", 0.0)
 
 
