@@ -6,8 +6,8 @@
     python benchmarks/bench.py data
     python benchmarks/bench.py latency
 
-`parts` says where the processor time of a training step goes. `data` is the training stream: text,
-unknown words, shuffling, character ids.
+`parts` says where the processor time of a training step goes. `data` is the work of the thread that
+reads ahead in training: text, unknown words, misprints, shuffling, character ids, candidates.
 
 The peak R is the rate of a 2048 x 2048 float32 product in Paddle, measured before and after every
 run. The useful work per token is the LSTM's alone: F = 2 * layers * 2 * (2 * P * 4H + H * P) FLOP;
@@ -16,6 +16,7 @@ CNN and Python count against us.
 """
 
 import argparse
+import math
 import resource
 import statistics
 import sys
@@ -41,7 +42,6 @@ from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
 from elmo_core.network import softmax
-from elmo_core.text.characters import EOS
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.lexicon import LMBatch
 from elmo_core.text.text_files import read_sentences
@@ -67,10 +67,13 @@ def main() -> None:
     parser.add_argument("--model_size", choices=tuple(PRESETS), default="small")
     parser.add_argument("--batch_size", **arguments.COUNT, default=128)
     parser.add_argument(
-        "--vocab_size", **arguments.COUNT, default=150_000, help="train: vocabulary size"
+        "--vocab_size", **arguments.COUNT, default=150_000, help="train, data: vocabulary size"
     )
     parser.add_argument(
-        "--candidates", **arguments.COUNT, default=8192, help="train: sampled-softmax candidates"
+        "--candidates",
+        **arguments.COUNT,
+        default=8192,
+        help="train, data: sampled-softmax candidates",
     )
     parser.add_argument(
         "--sentences", **arguments.COUNT, help="encode: number of sentences (default: all)"
@@ -203,27 +206,34 @@ def parts(args: argparse.Namespace) -> dict:
 
 
 def data(args: argparse.Namespace) -> dict:
-    """Tokens/s of the training stream, without ends of sentences, on one thread."""
+    """Tokens/s that the thread reading ahead prepares, in seconds of its processor time.
+
+    Steps as in training, with candidates, without and with misprints.
+    """
     corpus, vocabulary = training_text(args.vocab_size)
     result = {"text": str(first_existing(NEWS)), "vocabulary": len(vocabulary)}
-    for kind in ("char", "word"):
-        stream = streams.TrainStream(corpus, vocabulary, args.batch_size, STEPS, kind)
-        end = vocabulary.index[EOS]
-        rates = [tokens_per_second(stream, end) for _ in range(args.runs)]
-        result[f"{kind} input, tokens/s"] = statistics.median(rates)
+    for kind, noise in (("char", 0.0), ("char", 0.1), ("word", 0.0)):
+        stream = streams.TrainStream(
+            corpus, vocabulary, args.batch_size, STEPS, input=kind, noise=noise
+        )
+        rates = [
+            prepared_per_second(stream, len(vocabulary), args.candidates) for _ in range(args.runs)
+        ]
+        result[f"{kind} input, noise {noise}, tokens/s"] = statistics.median(rates)
     result["peak memory, MB"] = peak_memory() / 2**20
     return result
 
 
-def tokens_per_second(stream: streams.TrainStream, end: int, least_seconds: float = 3) -> float:
-    """The rate of a stream. end: the id of the ends of sentences, which do not count."""
-    n_tokens = 0
-    seconds = 0.0
-    began = time.perf_counter()
-    while seconds < least_seconds:
-        n_tokens += int((next(stream).forward_target != end).sum())
-        seconds = time.perf_counter() - began
-    return n_tokens / seconds
+def prepared_per_second(
+    stream: streams.TrainStream, vocab_size: int, candidates: int, n_tokens: int = 2_000_000
+) -> float:
+    """The rate of preparing about n_tokens."""
+    n_steps = math.ceil(n_tokens / stream.tokens_per_step)
+    began = time.thread_time()
+    for step in range(n_steps):
+        next(stream)
+        softmax.draw_candidates(vocab_size, candidates, np.random.default_rng(step))
+    return n_steps * stream.tokens_per_step / (time.thread_time() - began)
 
 
 def latency(args: argparse.Namespace) -> dict:

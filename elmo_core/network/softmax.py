@@ -72,17 +72,22 @@ def draw_candidates(vocab_size: int, n: int, random: np.random.Generator) -> Can
     """Draw n distinct words, log-uniform; or return all words if `is_sampled` is false."""
     if not is_sampled(vocab_size, n):
         return Candidates(np.arange(vocab_size), vocab_size, tries=0)
-    draws = np.zeros(0, dtype=np.int64)
-    while True:
-        uniform = random.random(max(2 * n, len(draws)))
-        new = np.exp(uniform * np.log(vocab_size + 1)).astype(np.int64) - 1
-        draws = np.concatenate([draws, np.minimum(new, vocab_size - 1)])
-        ids, first = np.unique(draws, return_index=True)
-        if len(ids) >= n:
-            break
-    # the draw that found the n-th distinct word
-    tries = int(np.partition(first, n - 1)[n - 1]) + 1
-    return Candidates(ids[first < tries], vocab_size, tries)
+    is_candidate = np.zeros(vocab_size, bool)
+    number = np.empty(vocab_size, np.int32)  # of each word, where it was first among the last draws
+    numbers = np.arange(n, dtype=np.int32)
+    n_left = n
+    tries = 0
+    while n_left:
+        draws = np.exp(random.random(n) * np.log(vocab_size + 1)).astype(np.int64) - 1
+        draws = np.minimum(draws, vocab_size - 1)
+        number[draws[::-1]] = numbers[::-1]  # the last assignment counts
+        is_first = number[draws] == numbers
+        found = np.flatnonzero(is_first & ~is_candidate[draws])[:n_left]
+        is_candidate[draws[found]] = True
+        n_left -= len(found)
+        # the last turn ends with the draw that found the n-th distinct word
+        tries += n if n_left else int(found[-1]) + 1
+    return Candidates(np.flatnonzero(is_candidate), vocab_size, tries)
 
 
 class Softmax(paddle.nn.Layer):

@@ -66,10 +66,12 @@ class LMBatch:
         steps = self.forward_input.shape[1]
         is_step = np.arange(steps) < lengths[:, None]  # (rows, T): the others are padding
         inputs = [self.forward_input[rows][is_step], self.backward_input[rows][is_step]]
-        used, index = np.unique(np.concatenate(inputs), return_inverse=True)
-        forward, backward = np.split(index.ravel(), 2)
+        index = np.concatenate(inputs)
+        is_used = np.bincount(index) > 0
+        new_index = np.cumsum(is_used) - 1
+        forward, backward = np.split(new_index[index], 2)
         return LMBatch(
-            tokens=self.tokens.take(used),
+            tokens=self.tokens.take(np.flatnonzero(is_used)),
             forward_input=pad_rows(forward, lengths, steps),
             backward_input=pad_rows(backward, lengths, steps),
             forward_target=self.forward_target[rows],
@@ -105,18 +107,14 @@ class Lexicon:
             self._is_stale = True
         return ids
 
-    def prune(self, keep: list[np.ndarray]) -> None:
-        """Drop all unknown words except those in `keep`, arrays of ids.
-
-        These ids are renumbered in place.
-        """
+    def prune(self, keep: np.ndarray) -> None:
+        """Drop all unknown words except those in `keep`, an array of ids, renumbered in place."""
         first = len(self._vocabulary)
         words = list(self._unknown)
-        needed = np.unique(np.concatenate([ids[ids >= first] for ids in keep]))
+        is_unknown = keep >= first
+        needed, index = np.unique(keep[is_unknown], return_inverse=True)
         self._unknown = {words[old - first]: new for new, old in enumerate(needed.tolist())}
-        for ids in keep:
-            unknown = ids >= first
-            ids[unknown] = first + np.searchsorted(needed, ids[unknown])
+        keep[is_unknown] = first + index
         self._is_stale = True
 
     def targets(self, ids: np.ndarray) -> np.ndarray:

@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -36,28 +35,24 @@ from elmo_core.messages import UserError
 from elmo_core.text.characters import BOS, EOS
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.lexicon import Lexicon, LMBatch, pad_rows
-from elmo_core.text.noise import add_noise
+from elmo_core.text.noise import misprints
 from elmo_core.text.text_files import blocks, read_sentences, split_lines
 from elmo_core.text.vocabulary import Vocabulary
 
 
 @dataclass(slots=True, eq=False)
 class _Sentence:
-    """A sentence that a row reads, step by step.
+    """A sentence `<S> w1 .. wn </S>` that a row reads, step by step.
 
-    ids: of <S> w1 .. wn </S>, int32 (1, n + 2); with noise (2, n + 2): the first row is predicted,
-    the second one is read.
+    begin: the place of its <S> in the text of the rows. n_steps: n + 1.
     """
 
-    ids: np.ndarray
+    begin: int = 0
+    n_steps: int = 0
     file: int = -1
     index: int = -1  # within the file
-    n_done: int = 0  # steps emitted so far, of n + 1
+    n_done: int = 0  # steps emitted so far
     epoch: int = 0  # on which its noise depends
-
-    @property
-    def n_steps(self) -> int:
-        return self.ids.shape[1] - 1
 
     @property
     def n_left(self) -> int:
@@ -65,13 +60,10 @@ class _Sentence:
 
 
 Segment = tuple[_Sentence, int, int]  # a sentence's steps from .. to
-NO_IDS = np.zeros((1, 1), np.int32)
-# the rows of a sentence's ids, which are the same one without noise
+# the rows of the ids of a text, which are the same one without noise
 PREDICTED = 0
 READ = -1
-# the steps of slices
-FORWARD = 1
-BACKWARD = -1
+NOISE_KEY = 1  # so that noise and order are drawn from different bits
 
 
 def _lm_batch(
@@ -110,11 +102,14 @@ class _RowStreams:
         noise: float = 0.0,
         seed: int = 0,
     ):
-        self.current = [_Sentence(NO_IDS) for _ in range(batch_size)]
+        self.current = [_Sentence() for _ in range(batch_size)]
         self._steps = unroll_steps
         self._noise = noise
         self._seed = seed
         self._lexicon = Lexicon(vocabulary, input)
+        # The text: sentences of earlier files that are in use, then the current file. int32 (1, n),
+        # or with noise (2, n): the first row is predicted, the second one is read.
+        self._ids = np.zeros((2 if noise else 1, 0), np.int32)
         self._segments: list[Segment] = []  # of the current batch, row after row
 
     def sentences(
@@ -129,41 +124,58 @@ class _RowStreams:
         order: maps their number n to the indices to yield, each from 0 to n - 1.
         Afterwards the text is dropped, except for sentences still in use.
         """
-        ids, offsets = self._read(corpus, file, epoch)
-        for index in order(len(offsets) - 1).tolist():
-            begin = offsets[index]
-            end = offsets[index + 1]
-            yield _Sentence(ids[:, begin:end], file, index, epoch=epoch)
+        begins, n_steps = self._read(corpus, file, epoch)
+        for index in order(len(begins)).tolist():
+            yield _Sentence(begins[index], n_steps[index], file, index, epoch=epoch)
         self._forget_text()
 
     def _forget_text(self) -> None:
-        """Drop all text but the sentences in use, whose ids are copied out of the file's."""
+        """Drop all text but the sentences in use, which are moved together."""
         in_use = set(self.current)
         in_use.update(sentence for sentence, _, _ in self._segments)
+        kept = [self._ids[:, :0]]
+        begin = 0
         for sentence in in_use:
-            sentence.ids = sentence.ids.copy()
-        self._lexicon.prune([sentence.ids for sentence in in_use])
+            end = sentence.begin + sentence.n_steps + 1
+            kept.append(self._ids[:, sentence.begin : end])
+            sentence.begin = begin
+            begin += sentence.n_steps + 1
+        self._ids = np.concatenate(kept, axis=1)
+        self._lexicon.prune(self._ids)
 
-    def _read(self, corpus: Corpus, file: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """Read all sentences of a file with their markers.
+    def _read(self, corpus: Corpus, file: int, epoch: int) -> tuple[list[int], list[int]]:
+        """Read all sentences of a file with their markers, behind the text in use.
 
-        Returns their ids, concatenated as in `_Sentence.ids`, and their n + 1 offsets there.
+        Returns where in the text they begin, and their numbers of steps.
         """
-        random = Random(f"{self._seed} {epoch} {file}")
-        ids = []
-        lengths = [0]
+        random = np.random.PCG64([self._seed, epoch, file, NOISE_KEY])
+        ids = [self._ids]
+        n_steps = []
         for text in blocks(corpus.paths[file]):
             words = []
             for line in split_lines(text):
                 tokens = line.split()
                 if tokens:
                     words += [BOS, *tokens, EOS]
-                    lengths.append(len(tokens) + 2)
-            versions = [words]
+                    n_steps.append(len(tokens) + 1)
+            versions = [self._lexicon.ids(words)]
             if self._noise:
-                versions.append(add_noise(words, self._noise, random))
-            ids.append(np.stack([self._lexicon.ids(version) for version in versions]))
-        return np.concatenate(ids, axis=1), np.cumsum(lengths, dtype=np.int64)
+                versions.append(self._with_noise(words, versions[PREDICTED], random))
+            ids.append(np.stack(versions))
+        begin = self._ids.shape[1]
+        self._ids = np.concatenate(ids, axis=1)
+        lengths = np.array(n_steps, np.int64) + 1
+        begins = begin + np.cumsum(lengths) - lengths
+        return begins.tolist(), n_steps
+
+    def _with_noise(
+        self, words: list[str], ids: np.ndarray, random: np.random.BitGenerator
+    ) -> np.ndarray:
+        """The ids (n,) of words (n,), some of which are misprinted. ids: without misprints."""
+        positions, changed = misprints(words, self._noise, random)
+        noisy = ids.copy()
+        noisy[positions] = self._lexicon.ids(changed)
+        return noisy
 
     def restore(self, corpus: Corpus, saved: np.ndarray) -> None:
         """Restore the rows' sentences (B, 4): file, index in it, steps emitted, epoch.
@@ -172,23 +184,25 @@ class _RowStreams:
         """
         self.current = []
         for file, index, n_done, epoch in saved.tolist():
-            self.current.append(_Sentence(NO_IDS, file, index, n_done, epoch))
+            sentence = _Sentence(file=file, index=index, n_done=n_done, epoch=epoch)
+            self.current.append(sentence)
         # a row that has not read anything has no file
         texts = {(sentence.file, sentence.epoch) for sentence in self.current if sentence.file >= 0}
         for file, epoch in sorted(texts):
-            self._restore_ids(corpus, file, epoch)
+            self._restore_places(corpus, file, epoch)
         for sentence in self.current:
             has_no_place = sentence.file >= 0 and sentence.index < 0
             if has_no_place or not 0 <= sentence.n_done <= sentence.n_steps:
                 raise IndexError(f"no sentence of the text: {saved.tolist()!r:.80}")
 
-    def _restore_ids(self, corpus: Corpus, file: int, epoch: int) -> None:
-        """Read the ids of the rows' sentences that are of one file in one epoch."""
+    def _restore_places(self, corpus: Corpus, file: int, epoch: int) -> None:
+        """Read those of the rows' sentences that are of one file in one epoch."""
         rows = [s for s in self.current if (s.file, s.epoch) == (file, epoch)]
         indices = np.array([sentence.index for sentence in rows])
         loaded = self.sentences(corpus, file, lambda n: indices, epoch)
         for sentence, source in zip(rows, loaded, strict=True):
-            sentence.ids = source.ids
+            sentence.begin = source.begin
+            sentence.n_steps = source.n_steps
 
     def batch(self, source: Iterator[_Sentence]) -> LMBatch | None:
         """Cut the next batch; None if nothing is left.
@@ -221,25 +235,18 @@ class _RowStreams:
 
     def _segment_ids(self) -> np.ndarray:
         """The ids (4, M) of the segments, as `_lm_batch` takes them."""
+        first = np.array([sentence.begin + begin for sentence, begin, _ in self._segments])
+        last = np.array([s.begin + s.n_steps - begin for s, begin, _ in self._segments])
+        lengths = np.array([end - begin for _, begin, end in self._segments])
+        # the step of each place (M,) within its segment
+        steps = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        forward = np.repeat(first, lengths) + steps
+        backward = np.repeat(last, lengths) - steps
+        read = self._ids[READ]
+        predicted = self._ids[PREDICTED]
         return np.stack(
-            [
-                self._cut(READ, 0, FORWARD),
-                self._cut(READ, 0, BACKWARD),
-                self._cut(PREDICTED, 1, FORWARD),
-                self._cut(PREDICTED, 1, BACKWARD),
-            ]
+            [read[forward], read[backward], predicted[forward + 1], predicted[backward - 1]]
         )
-
-    def _cut(self, version: int, shift: int, direction: int) -> np.ndarray:
-        """The ids (M,) of the segments, in a version of the text and a direction.
-
-        shift: 0 for what is read at a step, 1 for what follows it, which is predicted.
-        """
-        parts = []
-        for sentence, begin, end in self._segments:
-            ids = sentence.ids[version, ::direction]
-            parts.append(ids[begin + shift : end + shift])
-        return np.concatenate(parts)
 
 
 PART = 1024  # steps of a text that a row reads at a time, and the rest of the last sentence

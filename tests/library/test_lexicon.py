@@ -29,7 +29,7 @@ def test_distinct_tokens_are_sorted_by_length_and_indexed():
 def test_pruned_words_are_renumbered():
     lexicon = Lexicon(VOCABULARY, "char")
     kept = lexicon.ids(["zyx", "abc", "bank", "def"])[1:]
-    lexicon.prune([kept])
+    lexicon.prune(kept)
     assert kept.tolist() == [5, 4, 6]
     assert lexicon.ids(["abc", "def", "zyx"]).tolist() == [5, 6, 7]
     tokens, index = lexicon.unique(kept)
