@@ -73,6 +73,8 @@ def pretrain(
             "`pretrain` runs in one process. For several there are preprocess.py and "
             "run_pretrain.py: docs/cluster.md."
         )
+    if not isinstance(save_dir, str | Path) or not str(save_dir):
+        raise TypeError(f"save_dir: found {describe(save_dir)}, expected the name of a folder.")
     given = GivenText(text)
     if given.is_tokenised:
         preprocessing = _of_tokens(preprocessing)

@@ -134,5 +134,6 @@ class PretrainingSettings(FixedSettings, ModelSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.config(vocab_size=1)  # raises if the model's settings are invalid together
         if self.visualdl:  # a missing package is noticed before anything is read
             import_optional("visualdl", "`visualdl`")

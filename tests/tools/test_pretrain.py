@@ -173,6 +173,7 @@ def test_an_iterator_that_raises_leaves_nothing(tmp_path):
         ({"preprocessing": SETTINGS}, TypeError, "expected PreprocessingSettings"),
         ({"preprocessing": PreprocessingSettings(lang="zh")}, UserError, "lists of tokens"),
         ({"save_dir": "/proc/run"}, UserError, "`save_dir`"),
+        ({"save_dir": ""}, TypeError, "save_dir: found str '', expected"),
         ({"init_from_ckpt": "en", "finetune_from": "en"}, UserError, "not both"),
         ({"device": "tpu"}, UserError, "device tpu"),
     ],
@@ -195,5 +196,7 @@ def test_unknown_and_invalid_settings_are_named():
         PretrainingSettings(epoch=3)
     with pytest.raises(UserError, match=r"`lang` is 'de', expected one of .*any"):
         PreprocessingSettings(lang="de")
+    with pytest.raises(UserError, match=r"filters is \(\(99, 4\),\), expected"):
+        PretrainingSettings(filters=((99, 4),))
     with pytest.raises(UserError, match="`projection_dim` is 0"):
         PretrainingSettings(projection_dim=0)
