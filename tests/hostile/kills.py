@@ -1,6 +1,6 @@
 """Trainings, and saves over a model, that are killed at random moments.
 
-    python tests/hostile/kills.py FOLDER 20 [tagger classifier reader parser pretraining]
+    python tests/hostile/kills.py FOLDER 20 [tagger classifier reader parser pretraining pretrain]
 
 A resumed training has the weights of an uninterrupted one, bit for bit. A model that was being
 saved over another is either of them, whole. Files of the user are where they were. Prints a line
@@ -29,6 +29,7 @@ import numpy as np
 import runs
 import tiny
 
+import elmo_tools
 import run_pretrain
 from elmo_core.config import ELMoConfig
 from elmo_core.files.tensors import read_tensors
@@ -46,6 +47,7 @@ from elmo_tasks import (
 )
 from elmo_tasks.folder import read_config
 from elmo_tasks.task import Task
+from elmo_tools import PretrainingSettings
 from elmo_tools.pretraining import run_folder
 
 FORK = multiprocessing.get_context("fork")
@@ -132,6 +134,19 @@ def pretrain(folder: Path, elmo: str, **settings) -> None:
     assert [line["step"] for line in runs.log_lines(folder, "training")] == list(range(1, 25))
 
 
+def pretrain_by_one_call(folder: Path, elmo: str, **settings) -> None:
+    frequent = {"max_steps": 24, "save_freq": 3, "eval_freq": 8, "log_freq": 1, "keep": 2}
+    small = {"model_size": "tiny", "cell_dim": 13, "batch_size": 5, "unroll_steps": 7}
+    elmo_tools.pretrain(
+        runs.sentences(99, seed=1),
+        settings=PretrainingSettings(**frequent, **small, **settings),
+        save_dir=folder,
+        resume=True,
+        device="cpu",
+        progress=False,
+    )
+
+
 def save_task(kind: type[Task], folder: Path, models: list[Path]) -> Iterator[None]:
     """Save the models over each other without end. Yields after each save."""
     trained = [kind(model, device="cpu") for model in models]
@@ -199,6 +214,7 @@ WORKS = {
     "reader": of_task(read, Reader),
     "parser": of_task(parse, Parser),
     "pretraining": Work(pretrain, weights_of_run, save_checkpoint),
+    "pretrain": Work(pretrain_by_one_call, weights_of_run, save_checkpoint),
 }
 
 

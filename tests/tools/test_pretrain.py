@@ -4,6 +4,7 @@ import errno
 import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -172,7 +173,7 @@ def test_an_iterator_that_raises_leaves_nothing(tmp_path):
         ({"settings": {"epochs": 3}}, TypeError, "expected PretrainingSettings"),
         ({"preprocessing": SETTINGS}, TypeError, "expected PreprocessingSettings"),
         ({"preprocessing": PreprocessingSettings(lang="zh")}, UserError, "lists of tokens"),
-        ({"save_dir": "/proc/run"}, UserError, "`save_dir`"),
+        ({"save_dir": Path(__file__) / "run"}, UserError, "`save_dir`"),
         ({"save_dir": ""}, TypeError, "save_dir: found str '', expected"),
         ({"init_from_ckpt": "en", "finetune_from": "en"}, UserError, "not both"),
         ({"device": "tpu"}, UserError, "device tpu"),
