@@ -18,7 +18,7 @@ import numpy as np
 from elmo_core.messages import format_count
 from elmo_tools.pretraining.baseline import Baseline
 
-COEFFICIENTS = (0.997, 0.329, -0.251, 0.243)
+COEFFICIENTS = (0.996, 0.329, -0.241, 0.240)
 SPREAD = 0.2  # of the logarithm of the perplexity, to either side
 MORE_TOKENS = (1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000, 1_000_000_000)
 
