@@ -18,8 +18,8 @@ def noisy_words(words, share, seed=1):
 
 
 def variants(word, kind):
-    """All words that one change of a kind makes of the second of three words."""
-    counts = count_variants(["ab", word, "天ab"])[KINDS.index(kind), 2:-3].tolist()
+    """All words that one change of a kind makes of a word between others."""
+    counts = count_variants(["ab", word, "nab"])[KINDS.index(kind), 2:-3].tolist()
     assert len(counts) == len(word)
     found = []
     for begin, n in enumerate(counts):

@@ -225,3 +225,13 @@ def test_evaluation_takes_the_predictions_in_slices(monkeypatch, vocab_size, per
     expected = reference_predictions(softmax, h, targets)
     np.testing.assert_allclose(softmax.predictions(h, targets), expected, atol=2e-5)
     assert sum(sizes) == 40 * vocab_size and max(sizes) <= max(16 * vocab_size, per_slice)
+
+
+@pytest.mark.parametrize(("vocab_size", "n"), [(100, 79), (5000, 300), (7, 1)])
+def test_candidates_are_the_words_of_the_first_draws(vocab_size, n):
+    for seed in range(5):
+        candidates = draw_candidates(vocab_size, n, np.random.default_rng(seed))
+        uniform = np.random.default_rng(seed).random(candidates.tries)
+        words = np.exp(uniform * np.log(vocab_size + 1)).astype(np.int64) - 1
+        assert candidates.ids.tolist() == sorted(set(words.tolist()))
+        assert len(candidates.ids) == n == len(set(words[:-1].tolist())) + 1
