@@ -16,6 +16,7 @@ from elmo_core.machine import paddle_compat, runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import Progress, UserError
 from elmo_core.settings import Settings
+from elmo_core.text.corpus import Corpus
 from elmo_core.training.ranks import Ranks
 from elmo_tools.preprocessing.given_text import GivenText
 from elmo_tools.preprocessing.raw_text import PreprocessingSettings
@@ -33,6 +34,7 @@ def pretrain(
     save_dir: str | Path,
     settings: PretrainingSettings | None = None,
     preprocessing: PreprocessingSettings | None = None,
+    dev_data_path: str | Path | None = None,
     vocab_file: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -50,6 +52,8 @@ def pretrain(
     of strings is tokenised sentences.
     save_dir: a new or empty folder, for the checkpoints, log.jsonl, and the tokenised text.
     preprocessing: how the text is tokenised and held out, and which words are predicted.
+    dev_data_path: held-out text of your own, already tokenised: a file, a folder or a glob. With
+    it, all of `text` is trained on.
     vocab_file: of another vocabulary than the text's frequent words; that of a model that is
     fine-tuned is its own.
     resume: continue the run in save_dir, with the same text; start if there is none; return the
@@ -78,6 +82,9 @@ def pretrain(
     given = GivenText(text)
     if given.is_tokenised:
         preprocessing = _of_tokens(preprocessing)
+    held_out = Corpus(dev_data_path) if dev_data_path else None
+    if held_out:
+        preprocessing = replace(preprocessing, dev_fraction=0.0)
     words = pretrained_word_embeddings
     origin = Origin(
         save_dir=disk.user_path(save_dir),
@@ -100,6 +107,7 @@ def pretrain(
                 shown=progress is not False,
             )
             train, dev = own_corpus.corpora(folder)
+            dev = held_out or dev
             if settings.patience and dev is None:
                 raise UserError(
                     "`patience` counts evaluations, which need held-out text: a `dev_fraction`."

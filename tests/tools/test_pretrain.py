@@ -186,6 +186,25 @@ def test_a_mistake_is_told(tmp_path, changes, error, said):
     assert not list(tmp_path.glob("run/[!.]*"))
 
 
+def test_held_out_text_of_ones_own(tmp_path):
+    dev = tmp_path / "dev.txt"
+    dev.write_text("\n".join(TEXTS[:9]) + "\n", encoding="utf-8")
+    seen = []
+    options = {**OPTIONS, "progress": seen.append}
+    pretrain(TEXTS[9:], save_dir=tmp_path / "run", dev_data_path=dev, **options)
+    assert [values["event"] for values in seen].count("evaluation") == 1
+    assert not (tmp_path / "run" / "corpus" / "dev").exists()
+    patient = PretrainingSettings(**MODEL, patience=1)
+    none_held_out = PreprocessingSettings(dev_fraction=0)
+    with pytest.raises(UserError, match="`patience` counts evaluations"):
+        pretrain(
+            TEXTS,
+            save_dir=tmp_path / "other",
+            preprocessing=none_held_out,
+            **{**OPTIONS, "settings": patient},
+        )
+
+
 def test_several_processes_need_the_scripts(tmp_path, monkeypatch):
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
     with pytest.raises(UserError, match=r"one process.*run_pretrain\.py"):
