@@ -20,7 +20,9 @@ from elmo_tasks.ready import ready_made
 
 # But for the task of one's own in docs/development.md, which tests/tasks/test_own_task.py runs.
 ENGLISH = [path.name for path in sorted(PROJECT.glob("docs/*.md")) if "_zh" not in path.name]
-PAGES = [f"docs/{name}" for name in ENGLISH if name != "development.md"]
+# that on Paddle's training has whole programs: tests/scripts/test_pages.py runs them
+OTHERS = ("development.md", "paddle-training.md")
+PAGES = [f"docs/{name}" for name in ENGLISH if name not in OTHERS]
 PAGES += ["README_zh.md", "docs/reference_zh.md"]
 STRAY = [  # files of a user in a clone
     "scratch.py",
