@@ -16,7 +16,8 @@ def refuse(*_, **__):
 socket.socket.connect = socket.getaddrinfo = refuse
 sys.modules["gensim"] = None  # to import it is an ImportError
 for page, blocks in json.load(sys.stdin).items():
-    shutil.rmtree("runs/names", ignore_errors=True)  # both languages of a page train it
+    for folder in ("runs/names", "runs/own"):  # both languages of a page train it
+        shutil.rmtree(folder, ignore_errors=True)
     names = {"sentences": [["The", "first", "sentence", "."], ["Second", "one", "."]]}
     for block in blocks:
         exec(compile(block, page, "exec"), names)
