@@ -29,6 +29,7 @@ SKIPS = (  # a test that is skipped for any other reason fails
     "no products in bfloat16",  # what some processors lack
     "NVRTC was not found",  # pip install nvidia-cuda-nvrtc-cu12
     "no FastAPI",  # pip install fastapi
+    "no PyTorch",  # an interpreter that has it: PYTORCH_PYTHON
     "no /proc|on Linux",
     "this machine has a GPU",
     "paddle .* hides",  # its random generator
