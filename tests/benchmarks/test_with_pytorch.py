@@ -4,6 +4,7 @@ They need an interpreter with PyTorch and requirements.txt. PYTORCH_PYTHON names
 the one that runs the tests.
 """
 
+import ast
 import functools
 import json
 import os
@@ -28,6 +29,24 @@ SETTINGS = {
         "noise": 0.1,
         "input": "char+word",
     },
+}
+# Named in the library, but not reached: tracing, the compiled loops for CPUs, several
+# processes, and `pretrain` called from Python.
+NOT_REACHED = {
+    "__file__",
+    "amax",
+    "distributed",
+    "empty_like",
+    "get_rng_state",
+    "in_dynamic_mode",
+    "index_select",
+    "io",
+    "set_rng_state",
+    "shape",
+    "slice",
+    "split",
+    "unique",
+    "zeros_like",
 }
 TOLERANCE = 1e-5  # of a loss; they differed by up to 2e-6
 
@@ -73,6 +92,37 @@ def assert_equal_logs(one: Path, other: Path, steps: int) -> None:
     assert found["perplexity"]
     np.testing.assert_allclose(found["loss"], expected["loss"], rtol=TOLERANCE)
     np.testing.assert_allclose(found["perplexity"], expected["perplexity"], rtol=10 * TOLERANCE)
+
+
+def names_of_paddle(path: Path) -> set[str]:
+    """The NAMEs of all `paddle.NAME` in a file."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "paddle":
+            found.add(node.attr)
+    return found
+
+
+def names_of_stand_in() -> set[str]:
+    """The names that the stand-in defines or imports."""
+    text = (PROJECT / "benchmarks/with_pytorch/paddle/__init__.py").read_text(encoding="utf-8")
+    found = set()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found.update(target.id for target in node.targets)
+        elif isinstance(node, ast.ImportFrom):
+            found.update(alias.name for alias in node.names)
+    return found
+
+
+def test_it_has_what_the_library_names():
+    used = names_of_paddle(PROJECT / "elmo.py")
+    for folder in ("elmo_core", "elmo_tools/pretraining"):
+        for path in (PROJECT / folder).rglob("*.py"):
+            used |= names_of_paddle(path)
+    assert used - names_of_stand_in() == NOT_REACHED
 
 
 @pytest.mark.slow
