@@ -119,3 +119,18 @@ def test_the_curve_of_an_earlier_run_stays_until_this_one_has_saved(corpus, fini
     runs.pretrain(argv)
     assert (folder / "curve.svg").read_text(encoding="utf-8") == of_log(folder)
     assert not list(folder.glob(".curve*"))
+
+
+def test_an_evaluation_before_the_first_checkpoint_leaves_the_curve_of_the_earlier_run(
+    corpus, finished, tmp_path, monkeypatch
+):
+    from pretraining_runs import scores
+
+    folder = shutil.copytree(finished, tmp_path / "run")
+    before = (folder / "curve.svg").read_bytes()
+    scores(monkeypatch, [1e9])  # not the best: it is drawn, but not saved
+    source = folder / "12"
+    argv = runs.flags(corpus, folder, overwrite=True, init_from_ckpt=source, eval_freq=7)
+    with pytest.raises(StopIteration):  # at the second
+        runs.pretrain(argv)
+    assert (folder / "30").exists() and (folder / "curve.svg").read_bytes() == before
