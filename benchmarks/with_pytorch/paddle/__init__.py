@@ -42,6 +42,10 @@ def ones(shape: Sequence[int], dtype: str = "float32") -> Tensor:
     return full(shape, 1, dtype)
 
 
+def randn(shape: Sequence[int]) -> Tensor:
+    return torch.randn(shape, device=Current.device)
+
+
 def arange(start: int, end: int, step: int, dtype: str) -> Tensor:
     return torch.arange(start, end, step, dtype=torch_dtype(dtype), device=Current.device)
 

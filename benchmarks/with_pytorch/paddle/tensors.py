@@ -45,6 +45,9 @@ class Place:
     def __init__(self, device: torch.device):
         self.device = device
 
+    def __repr__(self) -> str:
+        return "Place(gpu)" if self.is_gpu_place() else "Place(cpu)"
+
     def is_cpu_place(self) -> bool:
         return self.device.type == "cpu"
 
