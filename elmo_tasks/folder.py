@@ -8,6 +8,7 @@ FOLDER/
                                     long lists
   elmo-1a2b3c4d5e6f/                a copy of its ELMo, unless that is a bundled or published model
   README.md                         the model card
+  curve.svg                         the epochs of its training, drawn
   training-1.safetensors, .lock     of a training that is not complete
 
 A save writes files whose names carry a digest of their content, replaces config.json, which names
@@ -24,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from elmo_core.display.curve import CURVE, CurveFile
 from elmo_core.files import disk
 from elmo_core.files.tensors import digest, write_tensors
 from elmo_core.messages import UserError, join_names
@@ -44,7 +46,9 @@ ELMO_FOLDER = re.compile(r"elmo-[0-9a-f]{12}")
 SAVED_FIRST = re.compile(f"{WEIGHTS_FILE.pattern}|{ELMO_FOLDER.pattern}")
 STATE = "training-{}.safetensors"  # of each phase of a training
 STATE_FILE = re.compile(r"training-(\d+)\.safetensors")
-NAMES = rf"{CONFIG}|{CARD}|{STATE_FILE.pattern}|{WEIGHTS_FILE.pattern}|{ELMO_FOLDER.pattern}"
+NAMES = (
+    rf"{CONFIG}|{CARD}|{CURVE}|{STATE_FILE.pattern}|{WEIGHTS_FILE.pattern}|{ELMO_FOLDER.pattern}"
+)
 # What a save that was killed leaves.
 TEMPORARY = re.compile(rf"\.({NAMES})\.[0-9a-f]{{16}}\.tmp")
 # The last line of a card, before a digest.
@@ -263,11 +267,14 @@ def _visible_files(folder: Path) -> list[Path]:
     """The files of others that are not hidden.
 
     Weights and copies of an ELMo are ours: a killed first save leaves them without a config.json.
+    So is a curve, which remains if the state of a training is deleted.
     """
     if not folder.exists():
         return []
     found = []
     for path in folder.iterdir():
-        if not path.name.startswith(".") and not SAVED_FIRST.fullmatch(path.name):
+        is_curve = path.name == CURVE and not CurveFile(path).is_of_others()
+        is_ours = is_curve or SAVED_FIRST.fullmatch(path.name)
+        if not path.name.startswith(".") and not is_ours:
             found.append(path)
     return sorted(found)

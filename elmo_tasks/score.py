@@ -18,9 +18,14 @@ class Score(ABC):
         """The figure that selects the best epoch: the higher, the better."""
 
     @property
-    @abstractmethod
+    def main_figures(self) -> dict[str, float]:
+        """The figures, by name, of the log and of the curve of a training."""
+        return {"score": float(self.value)}
+
+    @property
     def summary(self) -> str:
         """The main figures in a few words, for the log."""
+        return "  ".join(f"{name} {share:6.2%}" for name, share in self.main_figures.items())
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 
 from elmo_core.checks import as_list, describe
+from elmo_core.display.curve import CURVE, CurveFile
 from elmo_core.files import disk
 from elmo_core.files.tensors import digest, read_tensors
 from elmo_core.kernels import precision
@@ -24,9 +25,9 @@ from elmo_core.messages import Progress, UserError, join_names, log
 from elmo_core.network.bilm import BUILDING, make_bilm, set_weights, weights_of
 from elmo_core.settings import Settings
 from elmo_core.text.batches import restore_order, sentence_batches
-from elmo_core.text.language import AUTO, make_tokeniser
+from elmo_core.text.language import AUTO, make_tokeniser, recognise
 from elmo_core.text.segmenter import Segmenter
-from elmo_core.text.tokenise import Tokeniser
+from elmo_core.text.tokenise import CHINESE, Tokeniser
 from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks import folder as model_folder
 from elmo_tasks.inputs import BILM, FileVectors, PretrainedELMo, Rows, TokenInputs, default_elmo
@@ -40,6 +41,7 @@ from elmo_tasks.trainer import (
     hold_out,
     training_identity,
 )
+from elmo_tasks.training_curve import TrainingCurve
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -309,13 +311,15 @@ class Task(ABC, Generic[S, Example, Prediction]):
             name = default_elmo(settings.lang, cls.texts(examples["train"]))
             settings = replace(settings, elmo=name)
         pretrained = PretrainedELMo.load(settings.elmo)
+        known = pretrained.words if pretrained else ()
+        is_chinese = recognise(cls.texts(examples["train"]), known) in CHINESE
         settings, parts, examples = cls.set_up(examples, settings, pretrained)
         with runtime.TRAINING:
             task = cls.create(settings, parts, device, pretrained)
             if save_dir is None:
-                return task._learn(examples, None, resume, progress)
+                return task._learn(examples, None, resume, progress, is_chinese)
             with model_folder.locked(save_dir, cls.name, overwrite, resume) as folder:
-                return task._learn(examples, folder, resume, progress)
+                return task._learn(examples, folder, resume, progress, is_chinese)
 
     @classmethod
     def create(
@@ -353,11 +357,12 @@ class Task(ABC, Generic[S, Example, Prediction]):
         folder: Path | None,
         resume: bool,
         progress: Progress | bool,
+        is_chinese: bool,
     ) -> "Self":
         """Train on data["train"], select on data["dev"], score data["test"], if there is one.
 
         folder: locked; the model is saved there. If `resume` finds the finished model there, that
-        is returned.
+        is returned. is_chinese: the text.
         """
         train = data["train"]
         dev = data["dev"]
@@ -376,8 +381,19 @@ class Task(ABC, Generic[S, Example, Prediction]):
             inputs.cache(rows, progress is not False)
             self.prepare(train)
             seconds = 0.0
+            curve = TrainingCurve(folder, is_chinese)
             for number, settings in enumerate(self.phases(), 1):
-                state = fit(self, train, dev, settings, folder, resume, progress, number)
+                state = fit(
+                    task=self,
+                    train=train,
+                    dev=dev,
+                    settings=settings,
+                    curve=curve,
+                    folder=folder,
+                    resume=resume,
+                    progress=progress,
+                    phase=number,
+                )
                 seconds += state.seconds
             self.scores = {"dev": state.best_score}
             if "test" in data:
@@ -389,6 +405,7 @@ class Task(ABC, Generic[S, Example, Prediction]):
             "seconds": seconds,
             "sizes": {name: len(part) for name, part in data.items()},
         }
+        curve.draw()
         if folder:
             self._write(folder)
         return self
@@ -653,7 +670,10 @@ class Task(ABC, Generic[S, Example, Prediction]):
         Other files in the folder stay as they are.
         """
         with model_folder.locked(folder, self.name, overwrite) as path:
+            was_here = self.folder is not None and path.resolve() == self.folder.resolve()
             self._write(path)
+            if not was_here:
+                CurveFile(path / CURVE).remove()  # of the model that was there
 
     def _write(self, folder: Path) -> None:
         values, tensors = self._content()

@@ -22,6 +22,7 @@ from elmo_tasks import folder as model_folder
 from elmo_tasks.inputs import BILM, FileVectors
 from elmo_tasks.score import Score
 from elmo_tasks.settings import HELD_OUT, TrainingSettings
+from elmo_tasks.training_curve import TrainingCurve
 
 PROGRESS_SECONDS = 20  # between log lines within an epoch
 ELMO_DIGEST = "ELMo's weights"  # in a training's identity
@@ -45,6 +46,7 @@ def fit(
     train: Sequence[Any],
     dev: Sequence[Any],
     settings: TrainingSettings,
+    curve: TrainingCurve,
     folder: Path | None = None,
     resume: bool = False,
     progress: Progress | bool = True,
@@ -54,13 +56,14 @@ def fit(
 
     Returns the state at the end.
 
+    curve: gets each epoch.
     folder: the state is saved there after each epoch.
     resume: continue from that, if it is there.
     progress: called with the scores of each epoch; False: no bar.
     phase: the number of this training, of a task that calls `fit` several times.
     """
     file = folder / model_folder.STATE.format(phase) if folder else None
-    state = State(task, settings, dev)
+    state = State(task, settings, dev, curve)
     state.is_saved = file is not None and phase > 1
     if resume and file and file.exists():
         state.load(file)
@@ -84,9 +87,17 @@ def fit(
             state.epoch = epoch
             state.seconds = time.perf_counter() - start
             state.log(loss, score)
+            curve.add(
+                phase=phase,
+                loss=loss,
+                learning_rate=state.optimizer.lr,
+                score=score,
+                is_best=state.best_epoch == epoch,
+            )
             if file:
                 state.save(file)
                 _delete_later_phases(folder, phase)
+                curve.draw()
             shown.update()
             if callable(progress):
                 progress(
@@ -174,10 +185,13 @@ class State:
     It is saved after each epoch, and continues the training bit for bit.
     """
 
-    def __init__(self, task: Task, settings: TrainingSettings, dev: Sequence[Any]):
+    def __init__(
+        self, task: Task, settings: TrainingSettings, dev: Sequence[Any], curve: TrainingCurve
+    ):
         self.task = task
         self.settings = settings
         self.dev = dev
+        self.curve = curve
         self.is_saved = False
         self.optimizer = make_optimizer(task.network, settings)
         trained_in_this_phase = {
@@ -225,6 +239,7 @@ class State:
             "random": self.random.bit_generator.state,
             "paddle_random": paddle_compat.random_states(paddle),
             "identity": self.task.identity,
+            "curve": self.curve.epochs,
         }
         arrays, rest = split_arrays(values)
         write_tensors(file, arrays, {"state": json.dumps(rest)})
@@ -243,6 +258,7 @@ class State:
         self.optimizer.set_state_dict(values["optimizer"])
         self.epoch = values["epoch"]
         self.seconds = values["seconds"]
+        self.curve.epochs = values["curve"]
         self.average.steps = values["steps"]
         self.random.bit_generator.state = values["random"]
         if values["paddle_random"]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
@@ -91,7 +92,7 @@ class CurveFile:
     def write(self, picture: Callable[[], str]) -> None:
         """Replace the picture by what a function draws, which may read files."""
         try:
-            if self._is_of_others():
+            if self.is_of_others():
                 raise UserError(f"{self.path} was not drawn by this program. Rename it.")
             drawn = picture()
             with disk.atomic_write(self.path) as file:
@@ -101,7 +102,14 @@ class CurveFile:
                 log.warning(f"Training continues without its curve: {error}")
             self.has_warned = True
 
-    def _is_of_others(self) -> bool:
+    def remove(self) -> None:
+        """Delete the picture, if there is one."""
+        with suppress(OSError):
+            if not self.is_of_others():
+                self.path.unlink()
+
+    def is_of_others(self) -> bool:
+        """Whether there is a file that was not drawn by this class."""
         return self.path.is_file() and MARK.encode() not in self.path.read_bytes()
 
 

@@ -50,6 +50,10 @@ class ClassifierScore(Score):
         return self.auc + 1e-9 * self.accuracy
 
     @property
+    def main_figures(self) -> dict[str, float]:
+        return {"accuracy": float(self.accuracy), "AUC": float(self.auc)}
+
+    @property
     def summary(self) -> str:
         return f"accuracy {self.accuracy:.2%}  AUC {self.auc:.4f}"
 

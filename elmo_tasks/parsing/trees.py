@@ -325,8 +325,8 @@ class ParserScore(Score):
         return self.shares["las"]
 
     @property
-    def summary(self) -> str:
-        return "  ".join(f"{name.upper()} {share:6.2%}" for name, share in self.shares.items())
+    def main_figures(self) -> dict[str, float]:
+        return {name.upper(): share for name, share in self.shares.items()}
 
     def to_dict(self) -> dict[str, Any]:
         return dict(self.shares, words=sum(len(tree.tokens) for tree in self.gold))

@@ -73,8 +73,8 @@ class ReaderScore(Score):
         return float(self.f1.mean())
 
     @property
-    def summary(self) -> str:
-        return f"EM {self.exact.mean():6.2%}  F1 {self.value:6.2%}"
+    def main_figures(self) -> dict[str, float]:
+        return {"EM": float(self.exact.mean()), "F1": self.value}
 
     def to_dict(self) -> dict[str, float | int]:
         return {"exact": float(self.exact.mean()), "f1": self.value, "questions": len(self.f1)}

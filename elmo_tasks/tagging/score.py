@@ -74,9 +74,8 @@ class TaggerScore(Score):
         return measures(self.total, self.unit)["f1"]
 
     @property
-    def summary(self) -> str:
-        name = "accuracy" if self.scheme == "plain" else "F1"
-        return f"{name} {self.value:6.2%}"
+    def main_figures(self) -> dict[str, float]:
+        return {"accuracy" if self.scheme == "plain" else "F1": self.value}
 
     def to_dict(self) -> dict[str, Any]:
         values: dict[str, Any] = measures(self.total, self.unit)

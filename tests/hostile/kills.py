@@ -2,10 +2,10 @@
 
     python tests/hostile/kills.py FOLDER 20 [tagger classifier reader parser pretraining pretrain]
 
-A resumed training has the weights of an uninterrupted one, bit for bit. A model that was being
-saved over another is either of them, whole. Files of the user are where they were. Prints a line
-for each. Each training and each series of saves runs in a process of its own, a fork of this one,
-which must not have computed anything.
+A resumed training has the weights and the curve of an uninterrupted one, bit for bit. A model that
+was being saved over another is either of them, whole. Files of the user are where they were. Prints
+a line for each. Each training and each series of saves runs in a process of its own, a fork of this
+one, which must not have computed anything.
 """
 
 import itertools
@@ -32,6 +32,7 @@ import tiny
 import elmo_tools
 import run_pretrain
 from elmo_core.config import ELMoConfig
+from elmo_core.display.curve import CURVE
 from elmo_core.files.tensors import read_tensors
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint
@@ -267,6 +268,8 @@ def kill_trainings(work: Work, folder: Path, elmo: str, times: int) -> str:
         run(work.train, killed, elmo)
         assert equal(work.weights(killed), expected) and has_own_files()
         assert names == {path.name for path in killed.iterdir()}
+        curves = [(path / CURVE).read_bytes() for path in (killed, folder / "whole")]
+        assert curves[0] == curves[1]
         shutil.rmtree(killed)
     return f"{times} trainings killed, {before_the_end} before the end; resumed, the same weights"
 

@@ -2073,6 +2073,27 @@ CURVES = [
         tests="tests/tools/test_run_curve.py",
     ),
     Mutant(
+        name="curve-of-the-resumed-epochs-only",
+        file="elmo_tasks/trainer.py",
+        old='self.curve.epochs = values["curve"]',
+        new="pass",
+        tests="tests/tasks/test_training_curve.py",
+    ),
+    Mutant(
+        name="curve-with-the-first-best-epoch",
+        file="elmo_tasks/training_curve.py",
+        old="in best[-1:]]",
+        new="in best[:1]]",
+        tests="tests/tasks/test_training_curve.py",
+    ),
+    Mutant(
+        name="curve-of-the-model-that-was-replaced",
+        file="elmo_tasks/task.py",
+        old="            if not was_here:\n",
+        new="            if False:\n",
+        tests="tests/tasks/test_training_curve.py",
+    ),
+    Mutant(
         name="visualdl-without-the-former-part-of-a-run",
         file="elmo_tools/pretraining/visualdl_log.py",
         old="for line in self.lines:",

@@ -22,6 +22,6 @@ def test_scores_are_equal_if_their_figures_are():
     assert PlainScore(dict(SCORE.figures)) == SCORE != PlainScore({"f1": 0.4, "texts": 2})
 
 
-def test_a_score_has_a_value_a_summary_and_figures():
-    with pytest.raises(TypeError, match=r"summary.*to_dict.*value"):
+def test_a_score_has_a_value_and_figures():
+    with pytest.raises(TypeError, match=r"to_dict.*value"):
         type("Lacking", (Score,), {})()

@@ -120,7 +120,7 @@ def test_a_trained_model_is_complete(tmp_path, elmo, request):
     settings = replace(SETTINGS, elmo=request.getfixturevalue(elmo)["char"] if elmo else None)
     trained = train(settings=settings, test=DATA, save_dir=tmp_path / "ner")
     folder = Path(shutil.move(tmp_path / "ner", tmp_path / "moved"))
-    expected = ["README.md", "config.json", "model-*.safetensors"]
+    expected = ["README.md", "config.json", "curve.svg", "model-*.safetensors"]
     assert names(folder) == (sorted([*expected, "elmo-*"]) if elmo else expected)
     loaded = Tagger(folder)
     assert_same(trained, loaded)
