@@ -1,6 +1,7 @@
 """A pretraining run: the training loop, evaluation, checkpoints and log."""
 
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ class Trainer:
     """Trains a biLM and saves it in a folder, whose lock the caller holds.
 
     show: called with the values of each line of log.jsonl; True: a bar, in a terminal or notebook
-    where the log is not shown; False: neither.
+    where the log is not shown, with forecast and verdict above it; False: neither.
     """
 
     def __init__(
@@ -134,6 +135,7 @@ class Trainer:
         self.trial: Trial
         self.saving: Timer
         self.evaluating: Timer
+        self.bar: Any  # of tqdm
         self.visualdl: VisualDLLog | None = None  # in `train`, on rank 0
 
     def restore(self, source: Path | None) -> None:
@@ -207,11 +209,11 @@ class Trainer:
         self.trial = Trial(self.meter)
         self.saving = Timer(self.settings.save_freq, progress)
         self.evaluating = Timer(self.settings.eval_freq, progress)
-        shown = messages.training_bar(
+        self.bar = messages.training_bar(
             self.show, total=progress.total, initial=progress.step, unit="step"
         )
         with ExitStack() as stack:
-            stack.enter_context(shown)
+            stack.enter_context(self.bar)
             stack.enter_context(self.interruption)
             if self.ranks.is_main and self.settings.visualdl:
                 lines = self.folder.log_lines()
@@ -224,7 +226,7 @@ class Trainer:
             first_step = progress.step + 1
             while not progress.reached_end(patience) and not is_stopping:
                 request = self._step(*next(batches))
-                shown.update()
+                self.bar.update()
                 self.trial.add_step()
                 self._log_training(is_first=progress.step == first_step)
                 is_stopping = request >= STOP
@@ -464,6 +466,7 @@ class Trainer:
             )
             forecast = self.ranks.run_on_main(lambda: self._forecast(plan, is_new))
         self.log("forecast", forecast.text(), forecast.values())
+        self._write_above_bar(forecast.text())
 
     def _forecast(self, plan: Plan, is_new: bool) -> Forecast:
         """Forecast the run. is_new: see `train`."""
@@ -510,15 +513,21 @@ class Trainer:
         text, values = self.ranks.run_on_main(self._verdict)
         if text:
             self.log("verdict", text, values)
+            self._write_above_bar(text)
 
     def _verdict(self) -> tuple[str, dict[str, Any]]:
         ngrams = self._baseline(order=5) if self.inputs.dev else None
         return verdict(self.progress, self.folder.evaluations(), ngrams, self.settings)
 
+    def _write_above_bar(self, text: str) -> None:
+        """Write text above the bar, which is shown where the log is not."""
+        if not self.bar.disable:
+            self.bar.write(text, file=sys.stderr)
+
     def log(self, event: str, text: str, values: Mapping[str, Any]) -> None:
         """Log text, append the values to log.jsonl, and show them.
 
-        event: start, training or evaluation.
+        event: start, training, evaluation, forecast or verdict.
         """
         log.info(text)
         if self.ranks.is_main:

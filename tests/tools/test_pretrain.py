@@ -1,6 +1,7 @@
 """One call from text to an embedder: the scripts' weights, resuming, interruptions, mistakes."""
 
 import errno
+import io
 import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from elmo_core.messages import UserError
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint
 from elmo_tools import PreprocessingSettings, PretrainingSettings, pretrain
+from elmo_tools.pretraining import forecast
 from elmo_tools.pretraining.meter import Meter
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
@@ -108,6 +110,16 @@ def test_a_signal_reaches_the_programs_handler_after_a_checkpoint(tmp_path):
     interrupted(2, signal.SIGTERM, save_dir=tmp_path, **OPTIONS)
     assert signal.signal(signal.SIGTERM, before) is not before
     assert received == [[2]]
+
+
+def test_a_terminal_shows_forecast_and_verdict_above_the_bar(tmp_path, monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(forecast, "SECONDS", 0.0)
+    pretrain(TOKENS, save_dir=tmp_path, **{**OPTIONS, "progress": True})
+    assert "forecast  " in terminal.getvalue()
+    assert "verdict  " in terminal.getvalue()
 
 
 def test_in_a_thread_of_a_program(tmp_path):
