@@ -126,7 +126,7 @@ def _encoding_advice(data: bytes, encoding: str) -> str:
     )
     if likely != "UTF-16":
         command = command_line("preprocess.py text")
-        advice += f" Only the text of `{command}` may have another --encoding."
+        advice += f" Only the text of `{command}` and `pretrain` may have another `encoding`."
     return advice
 
 

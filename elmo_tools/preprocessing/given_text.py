@@ -106,11 +106,14 @@ class GivenText:
 def _files(paths: list[str | Path]) -> list[Path]:
     """The files of paths, globs and folders."""
     for path in paths:
-        if "\n" in str(path) or len(str(path)) > 4096:
+        if not str(path).strip() or "\n" in str(path) or len(str(path)) > 4096:
             raise UserError(
                 f"`text`: {str(path)!r:.60} is no file, glob or folder. Give texts as a list."
             )
-    return all_files(paths)
+    try:
+        return all_files(paths)
+    except UserError as error:
+        raise UserError(f"`text`: {error} Give texts as a list.") from None
 
 
 def _path(item: Any, number: int) -> Path:

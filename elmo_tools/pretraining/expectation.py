@@ -6,7 +6,7 @@ bigrams', and beyond, a run covers a share that depends on its training:
 
     share = sum of COEFFICIENTS * features
 
-The constants were fitted to runs on several texts by `benchmarks/forecast.py`.
+The constants were fitted to runs on several texts by `benchmarks/forecast_fit.py`.
 """
 
 import math

@@ -4,7 +4,6 @@ import math
 from pathlib import Path
 
 from elmo import BiLM
-from elmo_core.command import command_line
 from elmo_core.machine import paddle_compat
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import format_count, log
@@ -25,8 +24,8 @@ def log_start(trainer: Trainer, n_files: int) -> None:
     if counts.sentences < rows:
         log.warning(
             f"The corpus has {format_count(counts.sentences, 'sentences')} for {rows:,} rows: "
-            "several read the same sentences at a time. Put one sentence on each line, as "
-            f"`{command_line('preprocess.py text')}` does, or lower `batch_size`."
+            "several read the same sentences at a time. Lower `batch_size`, or put one sentence on "
+            "each line."
         )
     parts = parameters_by_part(trainer.bilm)
     sizes = ", ".join(f"{part} {size:,}" for part, size in parts.items())

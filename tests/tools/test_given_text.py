@@ -58,6 +58,8 @@ def test_files_texts_and_tokens(file, tmp_path):
         ([Path("a.txt"), "a.txt"], TypeError, r"item 1: found str .*expected a path"),
         (["a.txt"], UserError, r"'a.txt' is the name of a file"),
         ("A text.\nAnother one.", UserError, "Give texts as a list"),
+        ("A text.", UserError, "no file matches 'A text.'.*Give texts as a list"),
+        ("", UserError, "'' is no file"),
         ([["A\u00a0b"]], UserError, "has spaces"),
         (["A\0b"], UserError, "item 0: .*NUL"),
         ([3], TypeError, "item 0: found int"),
