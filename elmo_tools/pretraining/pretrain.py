@@ -74,7 +74,8 @@ def pretrain(
     check_number("processes", processes, 1, integer=True)
     if runtime.rank_and_size()[1] > 1:
         raise UserError(
-            "`pretrain` runs in one process. For several there are preprocess.py and run_pretrain.py."
+            "`pretrain` runs in one process. For several there are preprocess.py and "
+            "run_pretrain.py."
         )
     if not isinstance(save_dir, str | Path) or not str(save_dir):
         raise TypeError(f"save_dir: found {describe(save_dir)}, expected the name of a folder.")
