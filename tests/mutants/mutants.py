@@ -2104,6 +2104,13 @@ CURVES = [
 
 FORECAST = [
     Mutant(
+        name="forecast-not-above-the-bar",
+        file="elmo_tools/pretraining/run.py",
+        old="self._write_above_bar(forecast.text())",
+        new="pass",
+        tests="tests/tools/test_pretrain.py",
+    ),
+    Mutant(
         name="forecast-first-step-is-timed",
         file="elmo_tools/pretraining/forecast.py",
         old="self._start_of_work) / (self._steps - 1)",
