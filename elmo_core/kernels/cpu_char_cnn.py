@@ -172,12 +172,8 @@ class _HighwayFunction(paddle.autograd.PyLayer):
         ctx.needs_d_x = not x.stop_gradient  # False if the convolutions are frozen
         x = x.contiguous()
         operand = amp_operand(x)
-        is_trained = not (transform.stop_gradient and carry.stop_gradient and x.stop_gradient)
-        # those of a trained layer by rows; a frozen layer's vectors are those of one product,
-        # whatever the number of threads
-        multiply = _multiply_by_rows if is_trained else amp_matmul
-        t = multiply(operand, transform)  # overwritten by r
-        c = multiply(operand, carry)  # overwritten by g
+        t = amp_matmul(operand, transform)  # overwritten by r
+        c = amp_matmul(operand, carry)  # overwritten by g
         y = paddle.empty_like(x)
         ranges = _thread_ranges(np.ones(len(x)))
         compute = partial(
@@ -298,33 +294,22 @@ def _linear_backward(
     """Add the gradient of x (N, F) to d_x, and return that of the weight, None if it is frozen."""
     d_output = amp_operand(d_output)
     if d_x is not None:
-        _multiply_by_rows(d_output, weight, transpose_y=True, add_to=d_x)
+        _add_product(d_x, d_output, amp_operand(weight))
     return None if weight.stop_gradient else amp_matmul(x, d_output, transpose_x=True)
 
 
-def _multiply_by_rows(
-    x: paddle.Tensor,
-    weight: paddle.Tensor,
-    transpose_y: bool = False,
-    add_to: paddle.Tensor | None = None,
-) -> paddle.Tensor:
-    """Compute `amp_matmul`, each thread some rows.
+def _add_product(d_x: paddle.Tensor, d_output: paddle.Tensor, weight: paddle.Tensor) -> None:
+    """Add d_output (N, n) times the transpose of a weight (F, n) to d_x (N, F).
 
-    BLAS's own threads wait for each other without sleeping: if another program has the processor,
-    they would waste what is left of it.
+    Each thread computes some rows. BLAS's own threads wait for each other without sleeping: if
+    another program has the processor, they would waste what is left of it.
     """
-    operand = amp_operand(weight)
-    result = add_to
-    if result is None:
-        width = weight.shape[0] if transpose_y else weight.shape[1]
-        result = paddle.empty([len(x), width], "float32")
-    multiply = partial(amp_matmul, transpose_y=transpose_y, add=add_to is not None)
+    multiply = partial(amp_matmul, transpose_y=True)
     tasks = [
-        partial(multiply, x[begin:end], operand, out=result[begin:end])
-        for begin, end in _thread_ranges(np.ones(len(x)))
+        partial(multiply, d_output[begin:end], weight, add_to=d_x[begin:end])
+        for begin, end in _thread_ranges(np.ones(len(d_x)))
     ]
     run_in_parallel(tasks)
-    return result
 
 
 def _thread_ranges(weights: np.ndarray) -> list[tuple[int, int]]:

@@ -51,17 +51,14 @@ def amp_operand(x):
     return rounded.astype(x.dtype)  # a CPU without the compiled loops only rounds its operands
 
 
-def amp_matmul(
-    x, weight, transpose_x: bool = False, transpose_y: bool = False, out=None, add: bool = False
-):
+def amp_matmul(x, weight, transpose_x: bool = False, transpose_y: bool = False, add_to=None):
     """Multiply x with a weight, or an `amp_operand` of either.
 
     The result is float32 or, on a GPU, rounded to bfloat16.
-    out: a float32 matrix for the result, with the compiled loops only. add: the result is added to
-    what is in it.
+    add_to: a float32 matrix that the product is added to, with the compiled loops only.
     """
     bfloat16 = precision.bfloat16_enabled()
-    if out is None and not (bfloat16 and fused.is_supported(x)):
+    if add_to is None and not (bfloat16 and fused.is_supported(x)):
         dtype = weight.dtype if x.dtype == paddle.bfloat16 else x.dtype
         result = paddle.matmul(amp_operand(x), amp_operand(weight), transpose_x, transpose_y)
         return amp_operand(result).astype(dtype) if bfloat16 else result
@@ -71,8 +68,8 @@ def amp_matmul(
     k = height if transpose_x else width
     n = weight.shape[0] if transpose_y else weight.shape[1]
     operand = amp_operand(x.contiguous())
-    result = paddle.empty([m, n], "float32") if out is None else out
-    if bfloat16 and not (add or transpose_x) and _are_frozen([weight]):
+    result = paddle.empty([m, n], "float32") if add_to is None else add_to
+    if add_to is None and not transpose_x and _are_frozen([weight]):
         # prepared as if for 4 products: the frozen weight will be multiplied again
         right_side = prepared([weight], transpose_y, n_products=4, rows=4 * m)
         fused.kernel().multiply(m=m, a=operand, b=right_side, c=result)
@@ -85,7 +82,7 @@ def amp_matmul(
             k=k,
             a=operand,
             b=amp_operand(weight),
-            add=add,
+            add=add_to is not None,
             c=result,
         )
     return result

@@ -9,6 +9,7 @@ import runs
 from pretraining_runs import poison
 
 import run_pretrain
+from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
 from elmo_core.weights import checkpoint
 from elmo_tools.pretraining.meter import Meter
@@ -31,6 +32,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_is_not_saved(
 
     if due:
         monkeypatch.setattr(Meter, "__init__", start_waiting)
+        monkeypatch.setattr(paddle.device.cuda, "synchronize", lambda: None)
     poison(monkeypatch, at=9)
     late = {"save_freq": 8, "eval_freq": 100, "log_freq": 100, **(due or {})}
     with pytest.raises(UserError, match=r"step 10: .* not finite .*/train/\d\.txt"):
