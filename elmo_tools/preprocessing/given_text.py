@@ -5,7 +5,7 @@ or an iterator, of strings is texts, and one of lists of strings is tokenised se
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -32,17 +32,18 @@ class GivenText:
         self.is_iterator = isinstance(text, Iterator)
         self.is_tokenised = False
         self._paths: list[Path] = []
+        self._folders: list[Path] = []  # all files of which are text
         self._items: Iterable[Any] = ()
         self._kind: type = Path
         if isinstance(text, str | Path):
-            self._paths = _files([text])
+            self._set_paths([text])
             return
         items = as_list(text)
         if items is None:
             items = _iterable(text)
         first, items = _first(items)
         if isinstance(first, Path):
-            self._paths = _files([_path(item, k) for k, item in enumerate(items)])
+            self._set_paths([_path(item, k) for k, item in enumerate(items)])
             return
         self._items = items
         self._kind = str if isinstance(first, str) else list
@@ -52,6 +53,21 @@ class GivenText:
                 f"`text`: {first!r} is the name of a file, but strings in a list are texts. "
                 "Give a glob, or a list of pathlib.Path."
             )
+
+    def _set_paths(self, paths: Sequence[str | Path]) -> None:
+        """Find the files of paths, globs and folders."""
+        self._paths = _files(paths)
+        given = [disk.user_path(path) for path in paths]
+        self._folders = [path.resolve() for path in given if path.is_dir()]
+
+    def check_apart_from(self, save_dir: Path) -> None:
+        """Raise if what is written to save_dir would be text the next time."""
+        for folder in self._folders:
+            if save_dir.resolve().is_relative_to(folder):
+                raise UserError(
+                    f"`save_dir` {save_dir} is in {folder}, all files of which are text. Give "
+                    "another one, or a glob as text, such as 'raw/*.txt'."
+                )
 
     def digest(self) -> str:
         """The SHA-256 of the text, which is read for it."""
@@ -103,7 +119,7 @@ class GivenText:
         return line
 
 
-def _files(paths: list[str | Path]) -> list[Path]:
+def _files(paths: Sequence[str | Path]) -> list[Path]:
     """The files of paths, globs and folders."""
     for path in paths:
         if not str(path).strip() or "\n" in str(path) or len(str(path)) > 4096:

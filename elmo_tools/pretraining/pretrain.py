@@ -94,6 +94,7 @@ def pretrain(
         finetune_from=finetune_from,
         pretrained_word_embeddings=disk.user_path(words) if words else None,
     )
+    given.check_apart_from(origin.save_dir)
     with runtime.TRAINING, _computing(settings, device) as settings:
         ranks = Ranks()
         with session.opened(origin, ranks) as start:

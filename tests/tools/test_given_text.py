@@ -50,6 +50,13 @@ def test_files_texts_and_tokens(file, tmp_path):
     assert GivenText(iter([["A"]])).is_tokenised and not GivenText(iter(["A"])).is_tokenised
 
 
+@pytest.mark.parametrize("text", [".", Path()])
+def test_what_a_run_writes_is_not_its_text(file, text):
+    with pytest.raises(UserError, match=r"`save_dir` runs.own is in .*a glob as text"):
+        GivenText(text).check_apart_from(Path("runs", "own"))
+    GivenText("*.txt").check_apart_from(Path("runs", "own"))
+
+
 @pytest.mark.parametrize(
     ("text", "error", "said"),
     [

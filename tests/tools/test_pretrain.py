@@ -40,6 +40,7 @@ SETTINGS = PretrainingSettings(**MODEL, max_steps=6)
 OPTIONS = {"settings": SETTINGS, "device": "cpu", "progress": False}
 TEXTS = [f"{sentence} ." for sentence in runs.sentences(300, seed=1)]
 TOKENS = [sentence.split() for sentence in TEXTS]
+FOLDER = Path(__file__).parent
 
 
 def same_weights(one, other) -> bool:
@@ -186,6 +187,7 @@ def test_an_iterator_that_raises_leaves_nothing(tmp_path):
         ({"preprocessing": SETTINGS}, TypeError, "expected PreprocessingSettings"),
         ({"preprocessing": PreprocessingSettings(lang="zh")}, UserError, "lists of tokens"),
         ({"save_dir": Path(__file__) / "run"}, UserError, "`save_dir`"),
+        ({"text": FOLDER, "save_dir": FOLDER / "run"}, UserError, "`save_dir` .* is in "),
         ({"save_dir": ""}, TypeError, "save_dir: found str '', expected"),
         ({"init_from_ckpt": "en", "finetune_from": "en"}, UserError, "not both"),
         ({"device": "tpu"}, UserError, "device tpu"),
