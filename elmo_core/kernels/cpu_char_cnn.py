@@ -41,7 +41,10 @@ def highway(
     x: paddle.Tensor, transform: paddle.nn.Linear, carry: paddle.nn.Linear
 ) -> paddle.Tensor:
     """Return x + g * (r - x) (N, F), with r = relu(x W_t + b_t) and g = sigmoid(x W_c + b_c)."""
-    return _HighwayFunction.apply(x, transform.weight, transform.bias, carry.weight, carry.bias)
+    weights = transform.weight, transform.bias, carry.weight, carry.bias
+    is_trained = not all(tensor.stop_gradient for tensor in (x, *weights))
+    training = is_trained and paddle.is_grad_enabled()
+    return _HighwayFunction.apply(training, x, *weights)
 
 
 class _Convolutions:
@@ -168,12 +171,14 @@ class _HighwayFunction(paddle.autograd.PyLayer):
     """
 
     @staticmethod
-    def forward(ctx, x, transform, transform_bias, carry, carry_bias):
+    def forward(ctx, training, x, transform, transform_bias, carry, carry_bias):
         ctx.needs_d_x = not x.stop_gradient  # False if the convolutions are frozen
         x = x.contiguous()
         operand = amp_operand(x)
-        t = amp_matmul(operand, transform)  # overwritten by r
-        c = amp_matmul(operand, carry)  # overwritten by g
+        # without training in one product, whose last digits do not depend on the threads
+        multiply = _multiply_by_rows if training else amp_matmul
+        t = multiply(operand, transform)  # overwritten by r
+        c = multiply(operand, carry)  # overwritten by g
         y = paddle.empty_like(x)
         ranges = _thread_ranges(np.ones(len(x)))
         compute = partial(
@@ -294,22 +299,33 @@ def _linear_backward(
     """Add the gradient of x (N, F) to d_x, and return that of the weight, None if it is frozen."""
     d_output = amp_operand(d_output)
     if d_x is not None:
-        _add_product(d_x, d_output, amp_operand(weight))
+        _multiply_by_rows(d_output, weight, transpose_y=True, add_to=d_x)
     return None if weight.stop_gradient else amp_matmul(x, d_output, transpose_x=True)
 
 
-def _add_product(d_x: paddle.Tensor, d_output: paddle.Tensor, weight: paddle.Tensor) -> None:
-    """Add d_output (N, n) times the transpose of a weight (F, n) to d_x (N, F).
+def _multiply_by_rows(
+    x: paddle.Tensor,
+    weight: paddle.Tensor,
+    transpose_y: bool = False,
+    add_to: paddle.Tensor | None = None,
+) -> paddle.Tensor:
+    """Compute `amp_matmul`, each thread some rows.
 
-    Each thread computes some rows. BLAS's own threads wait for each other without sleeping: if
-    another program has the processor, they would waste what is left of it.
+    BLAS's own threads wait for each other without sleeping: if another program has the processor,
+    they would waste what is left of it.
     """
-    multiply = partial(amp_matmul, transpose_y=True)
+    operand = amp_operand(weight)
+    result = add_to
+    if result is None:
+        width = weight.shape[0] if transpose_y else weight.shape[1]
+        result = paddle.zeros([len(x), width], "float32")
+    multiply = partial(amp_matmul, transpose_y=transpose_y)
     tasks = [
-        partial(multiply, d_output[begin:end], weight, add_to=d_x[begin:end])
-        for begin, end in _thread_ranges(np.ones(len(d_x)))
+        partial(multiply, x[begin:end], operand, add_to=result[begin:end])
+        for begin, end in _thread_ranges(np.ones(len(x)))
     ]
     run_in_parallel(tasks)
+    return result
 
 
 def _thread_ranges(weights: np.ndarray) -> list[tuple[int, int]]:
