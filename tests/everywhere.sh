@@ -93,7 +93,7 @@ done
 for version in 2.6.2 3.0.0; do
     if with_paddle $version; then
         other=.venv-paddle-$version/bin/python
-        files="$numerics checkpoint run run_folder progress model schedule meter interruption"
+        files="$numerics checkpoint run run_folder progress model schedule meter interruption pretrain forecast"
         [ $version = 3.0.0 ] || files="$files fused ranks embed_text trained_bilm networks export_folder tensorflow tensorflow_models other_paddle $tasks"
         leg "Paddle $version" "$files" env ELMO_OTHER_PYTHON=$python $other
     else
