@@ -64,8 +64,8 @@ def step_of(train: Callable[[], object]) -> Callable[[], None]:
     """A step of a task's training, which `train` would start. Its network reads words, not ELMo."""
     given = []
 
-    def capture(task, examples, dev, settings, *others):
-        given.extend([task, examples[:16], settings])
+    def capture(task, train, settings, **others):
+        given.extend([task, train[:16], settings])
         raise Captured
 
     with mock.patch.object(elmo_tasks.task, "fit", capture), suppress(Captured):
