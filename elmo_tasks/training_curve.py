@@ -7,16 +7,15 @@ from typing import Any
 from elmo_core.display.curve import CURVE, Axis, CurveFile, Panel, Series, draw
 from elmo_tasks.score import Score
 
-CHINESE_WORDS = {  # of a picture of a training on Chinese text; longer ones first
+CHINESE_NAMES = {  # in a picture of a training on Chinese text
     "training loss": "训练损失",
     "learning rate": "学习率",
     "dev accuracy": "验证集准确率",
     "dev score": "验证集分数",
-    "dev ": "验证集 ",
-    "best epoch": "最好的一轮",
     "epoch": "轮",
-    "phase ": "阶段 ",
+    "best epoch": "最好的一轮",
 }
+CHINESE_KINDS = {"dev": "验证集", "phase": "阶段"}  # of other names, such as "dev F1" and "phase 2"
 
 
 class TrainingCurve:
@@ -79,8 +78,11 @@ def _points(
     return points
 
 
-def _label(text: str, is_chinese: bool) -> str:
-    if is_chinese:
-        for english, chinese in CHINESE_WORDS.items():
-            text = text.replace(english, chinese)
-    return text
+def _label(name: str, is_chinese: bool) -> str:
+    """The name of a panel, a line or an axis, in the language of the text."""
+    if not is_chinese:
+        return name
+    if name in CHINESE_NAMES:
+        return CHINESE_NAMES[name]
+    kind, _, rest = name.partition(" ")
+    return f"{CHINESE_KINDS[kind]} {rest}"
