@@ -1,9 +1,10 @@
-"""Evaluate a language model: perplexity, surprisal, minimal pairs, regions of experiments.
+"""Evaluate a language model: perplexity, surprisal, minimal pairs, experiments.
 
     python run_eval.py --init_from_ckpt=checkpoints/10000 --dev_data_path='corpus/dev/*'
     python run_eval.py --init_from_ckpt=en --lang=en --dev_data_path=text.txt --per_token=words.tsv
     python run_eval.py --init_from_ckpt=en --lang=en --pairs=blimp.jsonl --groups field UID
     python run_eval.py --init_from_ckpt=en --lang=en --regions=items.tsv --output=surprisal.tsv
+    python run_eval.py --init_from_ckpt=en --lang=en --suite 'suites/*.json'
     python -m paddle.distributed.launch --gpus '0,1' run_eval.py ...      (processes share the rows)
 
 The perplexity is that of the whole text, with the LSTM state carried from sentence to sentence as
@@ -41,6 +42,15 @@ from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import model_files
 from elmo_tools.experiments.pairs import preferences, read_pairs
 from elmo_tools.experiments.regions import Baselines, read_items, region_rows
+from elmo_tools.experiments.suites import (
+    DIRECTIONS,
+    Suite,
+    outcomes,
+    read_suites,
+    suite_files,
+    summary,
+    tokenise_suite,
+)
 from elmo_tools.pretraining import streams
 
 if TYPE_CHECKING:  # --help does not wait for Paddle
@@ -52,11 +62,11 @@ USED_WITH = {  # flags that need one of others
     "per_token": ["dev_data_path"],
     "per_sentence": ["dev_data_path"],
     "context": ["per_token", "per_sentence"],
-    "lang": ["per_token", "per_sentence", "pairs", "regions"],
+    "lang": ["per_token", "per_sentence", "pairs", "regions", "suite"],
     "user_dict": ["lang"],
     "groups": ["pairs"],
     "baselines": ["regions"],
-    "output": ["pairs", "regions"],
+    "output": ["pairs", "regions", "suite"],
 }
 
 
@@ -75,9 +85,16 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         **arguments.FILE,
         help="sentences in numbered regions: a TSV of item, condition, region, words",
     )
+    text.add_argument(
+        "--suite",
+        nargs="+",
+        metavar="FILE",
+        help="test suites in SyntaxGym's JSON, whose predictions are checked: files, folders or "
+        "quoted globs",
+    )
     arguments.add(parser, "vocab_file", "batch_size", "unroll_steps", "device")
     add_words(parser.add_argument_group("words and sentences"))
-    add_experiments(parser.add_argument_group("pairs and regions"))
+    add_experiments(parser.add_argument_group("experiments"))
     args = parser.parse_args(argv)
     given = {name for name, value in vars(args).items() if value != parser.get_default(name)}
     for name, others in USED_WITH.items():
@@ -129,7 +146,7 @@ def add_experiments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--output",
         **arguments.FILE,
-        help="TSV of the pairs' differences in surprisal, or of the regions "
+        help="TSV of the pairs' differences in surprisal, of the regions, or of the suites' items "
         "(default: regions are printed)",
     )
 
@@ -146,12 +163,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     ranks = Ranks()
     corpus = Corpus(args.dev_data_path) if args.dev_data_path else None
     baselines = Corpus(args.baselines) if args.baselines else None
+    suites = read_suites(suite_files(args.suite)) if args.suite else []
     is_perplexity = corpus is not None and not (args.per_token or args.per_sentence)
     if ranks.size > 1 and not is_perplexity:
         raise UserError(
             f"{ranks.size} processes: several compute only the perplexity. Start a single one."
         )
-    check_files(args, corpus, baselines)
+    check_files(args, corpus=corpus, baselines=baselines, suites=suites)
     bilm, vocabulary = elmo.load_bilm(args.init_from_ckpt, softmax=True)
     if args.vocab_file:
         check_vocabulary(
@@ -173,16 +191,24 @@ def main(argv: Sequence[str] | None = None) -> None:
         write_surprisal(args, corpus, embedder)
     elif args.pairs:
         write_pairs(args, embedder)
+    elif suites:
+        write_suites(args, suites, embedder)
     else:
         write_regions(args, embedder, baselines)
 
 
-def check_files(args: argparse.Namespace, corpus: Corpus | None, baselines: Corpus | None) -> None:
+def check_files(
+    args: argparse.Namespace,
+    corpus: Corpus | None,
+    baselines: Corpus | None,
+    suites: Sequence[Suite],
+) -> None:
     """Raise if sentences cannot be read, or a file cannot be written or would replace another."""
     for path in (args.pairs, args.regions):
         if path:
             disk.check_input(path, "sentences")
     used = [args.pairs, args.regions, args.vocab_file, args.user_dict]
+    used += [suite.path for suite in suites]
     for texts in (corpus, baselines):
         if texts:
             used += texts.paths
@@ -382,21 +408,24 @@ def write_pairs(args: argparse.Namespace, embedder: "elmo.ELMoEmbedder") -> None
             fields = [pair.get(name) for name in names]
             differences = [f"{bits:.6f}" for bits in comparison[:3]]
             rows.writerow([*fields, *differences, int(comparison.in_vocabulary)])
-    print_preferences(list(preferences(pairs, comparisons, args.groups)))
+    print_shares("pairs", list(preferences(pairs, comparisons, args.groups)))
 
 
-def print_preferences(rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table of the rows of `preferences`: a name, then numbers and shares of pairs."""
+def print_shares(things: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table of the rows of `preferences` or `summary`: names, numbers and shares.
+
+    things: what is counted.
+    """
     width = max(display_width(name) for name, *_ in rows)
     shares = f"{'forward':>10}{'backward':>10}{'both':>10}"
-    print(f"{'':{width}}{'pairs':>10}{shares}{'all known':>10}{shares}")
+    print(f"{'':{width}}{things:>10}{shares}{'all known':>10}{shares}")
     for name, *numbers in rows:
         cells = [cell(number) for number in numbers]
         print(pad(name, width) + "".join(cells))
 
 
 def cell(number: float) -> str:
-    """A number of pairs, or a share of them, in 10 columns."""
+    """A number, or a share, in 10 columns."""
     if isinstance(number, int):
         return f"{number:10,}"
     if math.isnan(number):
@@ -420,6 +449,28 @@ def write_regions(
     surprisals = embedder.iter_surprisal(item.tokens for item in items)
     with script.output(args.output) as file:
         table(file).writerows(region_rows(items, surprisals, baselines))
+
+
+def write_suites(
+    args: argparse.Namespace, suites: Sequence[Suite], embedder: "elmo.ELMoEmbedder"
+) -> None:
+    """Print the shares of items for which the suites' predictions hold. Write --output."""
+    texts = list(chain.from_iterable(suite.texts for suite in suites))
+    tokenise = item_tokeniser(args, path=suites[0].path, sentences=texts, embedder=embedder)
+    tokenised = [tokenise_suite(suite, tokenise) for suite in suites]
+    sentences = list(chain.from_iterable(tokenised))
+    surprisals = embedder.iter_surprisal(sentence.tokens for sentence in sentences)
+    progress = tqdm(surprisals, total=len(sentences), unit=" sentences", disable=None, leave=False)
+    records = iter(progress)
+    found = []
+    with table_file(args.output) as rows:
+        rows.writerow(["suite", "prediction", "item", *DIRECTIONS, "in_vocabulary"])
+        for suite, of_suite in zip(suites, tokenised, strict=True):
+            of_records = list(islice(records, len(of_suite)))
+            for outcome in outcomes(suite, of_suite, of_records):
+                found.append(outcome)
+                rows.writerows(outcome.rows())
+    print_shares("items", list(summary(found)))
 
 
 if __name__ == "__main__":

@@ -114,6 +114,18 @@ def check_text(value: Any, where: str, what: str = "text") -> str:
     return str(value)  # not NumPy's
 
 
+def check_field(values: Any, name: str, kind: Any, where: str, expected: str) -> Any:
+    """Return the value of a key of an object, which is of this kind.
+
+    where: the object's position. expected: describes what holds it, for the error message.
+    """
+    value = values.get(name) if isinstance(values, Mapping) else None
+    if not isinstance(value, kind):
+        found = f"{name!r} is missing" if value is None else f"{name!r} is {value!r:.60}"
+        raise UserError(f"{where}: {found}, expected {expected}.")
+    return value
+
+
 def describe(value: object) -> str:
     """A value's type, and its first characters or, of a table, the names of its columns."""
     columns = getattr(value, "columns", None)  # of pandas and polars

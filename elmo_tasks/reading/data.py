@@ -17,7 +17,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from elmo_core.checks import as_list, check_text, describe
+from elmo_core.checks import as_list, check_field, check_text, describe
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.tokenise import Tokeniser
 from elmo_tasks.reading.text import Text, Window, windows
@@ -198,11 +198,7 @@ def _items(values: Any, name: str, what: str, where: str) -> Iterator[Record]:
 
 def _field(values: Any, name: str, kind: Any, where: str) -> Any:
     """The value of a key of an object, which is of this kind. where: the object's position."""
-    value = values.get(name) if isinstance(values, Mapping) else None
-    if not isinstance(value, kind):
-        found = f"{name!r} is missing" if value is None else f"{name!r} is {value!r:.60}"
-        raise UserError(f"{where}: {found}, expected {EXPECTED}.")
-    return value
+    return check_field(values, name, kind, where=where, expected=EXPECTED)
 
 
 def _locate_answer(answer: str, start: int, text: str) -> int | None:

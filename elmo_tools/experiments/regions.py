@@ -104,15 +104,10 @@ def _text(rows: Sequence[_Row]) -> str:
 
 
 def _item(rows: Sequence[_Row], tokenise: Tokeniser) -> Item:
-    """Tokenise a sentence as a whole, and give each token to the row in which it begins."""
-    text = _text(rows)
-    tokens = tokenise(text)
-    begins = token_offsets(tokens, text)[:, 0]
-    ends = np.cumsum([len(row.words) + 1 for row in rows])  # each with the space after it
-    row_of = np.searchsorted(ends, begins, side="right")
+    """Tokenise a sentence, and add up the rows of each region."""
+    tokens, positions_of_rows = tokenise_parts([row.words for row in rows], tokenise)
     regions: dict[str, Region] = {}
-    for number, row in enumerate(rows):
-        positions = np.flatnonzero(row_of == number).tolist()
+    for row, positions in zip(rows, positions_of_rows, strict=True):
         before = regions.get(row.region, Region("", []))
         words = f"{before.words} {row.words}".strip()
         regions[row.region] = Region(words, before.positions + positions)
@@ -125,6 +120,20 @@ def _item(rows: Sequence[_Row], tokenise: Tokeniser) -> Item:
                 "Leave it out."
             )
     return Item(item, condition, tokens, regions)
+
+
+def tokenise_parts(parts: Sequence[str], tokenise: Tokeniser) -> tuple[list[str], list[list[int]]]:
+    """Tokenise a sentence as a whole, and give each token to the part in which it begins.
+
+    Returns the tokens, and of each part the positions of its tokens.
+    """
+    text = " ".join(parts)
+    tokens = tokenise(text)
+    begins = token_offsets(tokens, text)[:, 0]
+    ends = np.cumsum([len(part) + 1 for part in parts])  # each with the space after it
+    part_of = np.searchsorted(ends, begins, side="right")
+    positions = [np.flatnonzero(part_of == number).tolist() for number in range(len(parts))]
+    return tokens, positions
 
 
 class Baselines:

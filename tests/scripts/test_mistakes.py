@@ -105,6 +105,8 @@ MISTAKES = [  # script, flags, pattern of the message
     ("run_eval", f"{EVAL} --vocab_file=other_order.txt", "--vocab_file .*other_order.txt"),
     ("run_eval", f"{EVAL} --dev_data_path=cut.txt", "cut.txt:2:.*damaged"),
     ("run_eval", f"{EVAL} --per_sentence=text.txt", "--per_sentence .*text.txt"),
+    ("run_eval", f"{VOCAB} --suite=text.txt", "text.txt: invalid JSON .*SyntaxGym"),
+    ("run_eval", f"{VOCAB} --suite none.json text.txt", "none.json"),
     ("run_polysemy", SENSE, "--word"),
     ("run_polysemy", f"{SENSE} --word=zebra", "zebra"),
     ("run_polysemy", f"{SENSE} --word=sat", "'sat' occurs in fewer"),
