@@ -29,6 +29,7 @@ from elmo_core.display.surprisal_plot import plot_surprisal
 from elmo_core.encoding import answers
 from elmo_core.encoding.encoder import Encoder, run_sentences
 from elmo_core.encoding.layers import EncodedBatch, EncodingRequest, Layers
+from elmo_core.encoding.surprisal import Predictor
 from elmo_core.encoding.token_tables import TokenTable
 from elmo_core.kernels import precision
 from elmo_core.kernels.matmul import chosen_precision, freeze, state_of
@@ -37,7 +38,6 @@ from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, bar, format_count, log
 from elmo_core.network.bilm import BUILDING, BiLM, make_bilm, weights_of
 from elmo_core.network.scalar_mix import ScalarMix
-from elmo_core.network.softmax import Softmax
 from elmo_core.network.traced import TracedBiLM
 from elmo_core.text.batches import restore_order
 from elmo_core.text.lexicon import TokenBatch, token_batch
@@ -400,7 +400,7 @@ NOT_COPIED = {
     "dim",
     "token_table",
     "_oov_counter",
-    "_softmax",
+    "_predictor",
     "words",
 }
 
@@ -465,7 +465,7 @@ class ELMoEmbedder(Encoder):
                 raise UserError(f"layers='mix': {missing}. Use 'average', or a list of weights.")
         self._set_bilm(bilm, vocabulary, layers, ("each", "concat", "sum"), self.pool)
         self.token_table = TokenTable(self.bilm.token_encoder, self.config, self.vocabulary)
-        self._softmax: tuple[Softmax, Vocabulary] | None = None  # loaded on first use
+        self._predictor: Predictor | None = None  # loaded on first use
 
     def __getstate__(self) -> dict[str, Any]:
         """Return a copy's state, without caches and locks.
@@ -492,11 +492,16 @@ class ELMoEmbedder(Encoder):
     ) -> tuple[ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
         """Return the configuration, all weights and the vocabulary."""
         weights = weights_of(self.bilm)
-        if not self._reads_softmax():
-            return self.config, weights, self.vocabulary
-        softmax, vocabulary = self.softmax_and_vocabulary()
-        for name, weight in weights_of(softmax).items():
-            weights[f"softmax.{name}"] = weight
+        start = self.bilm.start_state
+        vocabulary = self.vocabulary
+        if self._reads_softmax():
+            predictor = self.predictor()
+            start = predictor.start
+            vocabulary = predictor.vocabulary
+            for name, weight in weights_of(predictor.softmax).items():
+                weights[f"softmax.{name}"] = weight
+        if start:
+            weights.update(start.arrays())
         return self.config, weights, vocabulary
 
     def _reads_softmax(self) -> bool:
@@ -506,7 +511,7 @@ class ELMoEmbedder(Encoder):
         """
         if self._folder is None:  # that of a given biLM is among its weights
             return False
-        if self._softmax is not None:
+        if self._predictor is not None:
             return True
         try:
             found = has_softmax(self._folder)
@@ -609,18 +614,20 @@ class ELMoEmbedder(Encoder):
         layers = [self.choice.n_layers] if self.choice.how == "each" else []
         return (*layers, *rows, self.dim)
 
-    def softmax_and_vocabulary(self) -> tuple[Softmax, Vocabulary]:
-        """Return the softmax and the vocabulary that it predicts."""
+    def predictor(self) -> Predictor:
+        """Return the softmax, the vocabulary that it predicts, and the start state."""
         if self._folder is None:
             if "softmax" not in dict(self.bilm.named_children()) or self.vocabulary is None:
                 missing = "a BiLM without a softmax or vocabulary"
                 raise UserError(f"params: found {missing}, which predicting words needs.")
-            return self.bilm.softmax, self.vocabulary
-        if self._softmax is None:
+            source = "the model in memory"
+            return Predictor(self.bilm.softmax, self.vocabulary, self.bilm.start_state, source)
+        if self._predictor is None:
             with runtime.on_device(self.device):
                 bilm, vocabulary = load_bilm(self._folder, softmax=True)
-            self._softmax = bilm.softmax, vocabulary
-        return self._softmax
+            source = self._published_name() or str(self._folder)
+            self._predictor = Predictor(bilm.softmax, vocabulary, bilm.start_state, source)
+        return self._predictor
 
     # what else an embedder answers, each a function of elmo_core/encoding/answers.py
     encode_texts = answers.encode_texts

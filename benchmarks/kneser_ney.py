@@ -17,9 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import args as arguments
 import script
-from elmo_core.text.corpus import Corpus
+from elmo_core.text.corpus import Corpus, read_ids
+from elmo_core.text.kneser_ney import KneserNey
 from elmo_core.text.vocabulary import Vocabulary
-from elmo_tools.experiments.kneser_ney import KneserNey, read_ids
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -21,7 +21,15 @@ from elmo_core.checks import (
 from elmo_core.encoding.cosines import nearest, unit
 from elmo_core.encoding.encoder import run_sentences
 from elmo_core.encoding.layers import EncodedBatch, EncodingRequest, LayerChoice
-from elmo_core.encoding.surprisal import Comparison, Surprisals, difference, surprisals
+from elmo_core.encoding.surprisal import (
+    CONTEXTS,
+    UNITS,
+    VOCABULARIES,
+    Comparison,
+    Surprisals,
+    difference,
+    surprisals,
+)
 from elmo_core.kernels import precision
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, bar, log
@@ -86,49 +94,84 @@ def substitutes(
         raise UserError("substitutes: the sentence is empty, and has no `position` to fill.")
     check_number("position", position, 0, len(sentence) - 1, integer=True)
     check_number("k", k, 1, integer=True)
-    softmax, vocabulary = embedder.softmax_and_vocabulary()
+    predictor = embedder.predictor()
+    start = predictor.start
     with precision.inference(embedder.device, embedder.precision, tf32=False):
         embedder.token_table.refresh()
         vectors, index, lengths = embedder.token_table([sentence])
         layer = _one_layer(embedder.config.n_layers)
         encoded, _ = run_sentences(
-            embedder.bilm, vectors, index=index, lengths=lengths, choice=layer
+            embedder.bilm,
+            vectors,
+            index=index,
+            lengths=lengths,
+            choice=layer,
+            state=start.rows(1) if start else None,
         )
         forward, backward = encoded.layers[0]
         words_before = position
         words_after = len(sentence) - 1 - position
         h = paddle.stack([forward[words_before], backward[words_after]])  # (2, P)
-        scores = softmax.all_log_probabilities(h).sum(axis=0)  # (V,)
+        scores = predictor.softmax.all_log_probabilities(h).sum(axis=0)  # (V,)
     order = np.argsort(-scores, kind="stable").tolist()
     order = [word for word in order if word >= len(SPECIAL_TOKENS)]
-    return [(vocabulary[word], float(scores[word])) for word in order[:k]]
+    return [(predictor.vocabulary[word], float(scores[word])) for word in order[:k]]
 
 
-def surprisal(embedder, sentences: Sequence[Sequence[str]]) -> list[Surprisals]:
+def surprisal(
+    embedder,
+    sentences: Sequence[Sequence[str]],
+    vocabulary: str | None = None,
+    unit: str = "bits",
+    context: str | None = None,
+) -> list[Surprisals]:
     """Return, per sentence, a `TokenSurprisal` for each token and one for the end.
 
-    A surprisal is minus the log2 of a probability. A word outside the vocabulary has that of
-    `<UNK>`, which stands for all of them: its record's `in_vocabulary` is false, and
-    `total(unknown=False)` omits it from a sentence's sum. With carry_state=True the sentences are
-    read as one text, as in pretraining, whatever the batch size.
+    A surprisal is minus the logarithm of a probability. A record's `in_vocabulary` is false for a
+    word outside the vocabulary, which `total(unknown=False)` omits from a sentence's sum.
+    vocabulary: open: such a word is spelled, and has a probability of its own; closed: it has that
+    of `<UNK>`, which stands for all of them; default: open if the model has a speller.
+    unit: bits or nats.
+    context: sentence: each is read by itself, from the model's start state; zero: from a state of
+    zeros, as `encode` reads it; carry: as one text, as in pretraining, whatever the batch size;
+    default: carry if the embedder has carry_state=True, else sentence.
     """
     sentences = check_sentences(sentences)
-    records = embedder.iter_surprisal(sentences)
+    records = embedder.iter_surprisal(sentences, vocabulary, unit, context)
     return list(bar(records, embedder.progress, total=len(sentences), unit=" sentences"))
 
 
-def iter_surprisal(embedder, sentences: Iterable[Sequence[str]]) -> Iterator[Surprisals]:
+def iter_surprisal(
+    embedder,
+    sentences: Iterable[Sequence[str]],
+    vocabulary: str | None = None,
+    unit: str = "bits",
+    context: str | None = None,
+) -> Iterator[Surprisals]:
     """Like `surprisal`, but lazy, for corpora of any size."""
-    softmax, vocabulary = embedder.softmax_and_vocabulary()
+    check_option("unit", unit, tuple(UNITS))
+    check_option("vocabulary", vocabulary, (None, *VOCABULARIES))
+    check_option("context", context, (None, *CONTEXTS))
+    predictor = embedder.predictor()
+    speller = predictor.speller(vocabulary)
+    carry = embedder.carry_state if context is None else context == "carry"
 
     def results(batch: EncodedBatch, group: Sequence[Sequence[str]]) -> list[Surprisals]:
-        return surprisals(softmax, vocabulary, group, batch.layers[0], batch.packing)
+        return surprisals(
+            predictor.softmax,
+            predictor.vocabulary,
+            sentences=group,
+            outputs=batch.layers[0],
+            packing=batch.packing,
+            speller=speller,
+            unit=unit,
+        )
 
-    carry = embedder.carry_state
     request = EncodingRequest(
         choice=_one_layer(embedder.config.n_layers),
         results=results,
         carry_state=carry,
+        start=None if context == "zero" else predictor.start,
         rows=1 if carry else 0,  # a single stream, whatever the batch size
         tf32=False,
     )
@@ -142,12 +185,20 @@ def iter_surprisal(embedder, sentences: Iterable[Sequence[str]]) -> Iterator[Sur
 
 
 def compare(
-    embedder, good: Sequence[Sequence[str]], bad: Sequence[Sequence[str]]
+    embedder,
+    good: Sequence[Sequence[str]],
+    bad: Sequence[Sequence[str]],
+    vocabulary: str | None = None,
+    unit: str = "bits",
+    context: str | None = None,
 ) -> list[Comparison]:
-    """Compare sentences, each with a worse one: its surprisal minus that of the better."""
-    if embedder.carry_state:
+    """Compare sentences, each with a worse one: its surprisal minus that of the better.
+
+    vocabulary, unit, context: see `surprisal`; the state is not carried.
+    """
+    if context == "carry" or (context is None and embedder.carry_state):
         raise UserError(
-            "compare reads each sentence by itself. Expected an embedder with carry_state=False."
+            "compare reads each sentence by itself. Expected context='sentence' or 'zero'."
         )
     good = check_sentences(good)
     bad = check_sentences(bad)
@@ -156,7 +207,7 @@ def compare(
             f"compare: found {len(good):,} good and {len(bad):,} bad sentences, expected as many."
         )
     alternating = itertools.chain.from_iterable(zip(good, bad, strict=True))
-    records = embedder.iter_surprisal(alternating)
+    records = embedder.iter_surprisal(alternating, vocabulary, unit, context)
     pairs = zip(records, records, strict=True)  # each takes two: a good sentence's and a bad one's
     pairs = bar(pairs, embedder.progress, total=len(good), unit=" pairs")
     return [difference(better, worse) for better, worse in pairs]

@@ -1,6 +1,7 @@
 """Encoding any number of sentences with a biLM: the base of `ELMo` and `ELMoEmbedder`."""
 
 import itertools
+import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -21,10 +22,16 @@ from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle
 from elmo_core.network.bilm import BiLM
 from elmo_core.network.lstmp import BiLMState, Packing, map_state
+from elmo_core.network.start_state import StartState
 from elmo_core.text.batches import sentence_batches
+from elmo_core.text.lexicon import token_batch
 from elmo_core.text.vocabulary import Vocabulary
 
 TOKENS_PER_ROW = 64  # a batch holds at most batch_size * 64 tokens: longer sentences, fewer rows
+# of the text over which `mean_start_state` takes the mean
+START_SENTENCES = 256
+START_STEPS = 8  # sentences that a row reads, one after another
+START_TOKENS = 100  # of a sentence, counted from its end
 
 
 def run_sentences(
@@ -55,6 +62,37 @@ def run_sentences(
         max_layer=choice.max_layer,
     )
     return EncodedBatch(choice.select(layers), packing, lengths - 2), state
+
+
+def mean_start_state(
+    bilm: BiLM, vocabulary: Vocabulary, sentences: Iterable[Sequence[str]]
+) -> StartState | None:
+    """Return the mean of the states behind the first sentences of a text; None if it has none.
+
+    Each row reads one sentence after another, from the state behind the one before.
+    """
+    ends = (sentence[-START_TOKENS:] for sentence in sentences if len(sentence))
+    read = list(itertools.islice(ends, START_SENTENCES))
+    if not read:
+        return None
+    n_rows = math.ceil(len(read) / START_STEPS)
+    choice = LayerChoice("each", [bilm.config.n_layers])
+    states = []
+    state = bilm.zero_state(n_rows)
+    with paddle.no_grad(), precision.only("float32"):
+        for _, group in _in_order(read, n_rows):
+            batch = token_batch(group, bilm.config.input, vocabulary)
+            _, state = run_sentences(
+                bilm,
+                bilm.token_encoder(batch.tokens),
+                index=batch.index,
+                lengths=batch.lengths,
+                choice=choice,
+                state=_first_rows(state, len(group)),
+            )
+            states.append(state)
+    # behind their first sentence, the rows still come from the zero state
+    return StartState.mean(states[1:] or states)
 
 
 class Encoder:
@@ -124,8 +162,9 @@ class Encoder:
             self._oov_counter.update(list(itertools.chain.from_iterable(group)))
             with precision.inference(device, self.precision, request.tf32):
                 if state:  # the last batch may have fewer rows
-                    rows = slice(len(group))
-                    state = map_state(operator.itemgetter(rows), state)
+                    state = _first_rows(state, len(group))
+                elif request.start:
+                    state = request.start.rows(len(group))
                 vectors, index, lengths = table(group)
                 batch, final = run_sentences(
                     self.bilm,
@@ -140,6 +179,10 @@ class Encoder:
                 results = list(request.results(batch, group))
                 del batch, final  # before the next batch is computed
             yield positions, results
+
+
+def _first_rows(state: BiLMState, n: int) -> BiLMState:
+    return map_state(operator.itemgetter(slice(n)), state)
 
 
 def _in_order(

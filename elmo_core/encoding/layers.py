@@ -13,6 +13,7 @@ from elmo_core.machine import paddle_compat
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError
 from elmo_core.network.lstmp import Packing
+from elmo_core.network.start_state import StartState
 
 Layers = str | int | Sequence[float]  # see `layer_choice`
 INDICES = re.compile(r"-?[0-9]{1,3}(,-?[0-9]{1,3})*")
@@ -65,6 +66,7 @@ class EncodingRequest:
     results: Callable[["EncodedBatch", Sequence[Sequence[str]]], Iterable]
     # Each row starts from the final state of the same row in the batch before.
     carry_state: bool = False
+    start: StartState | None = None  # of each sentence, unless the state is carried; None: zeros
     rows: int = 0  # sentences in a batch; 0: the batch size
     read_final_marker: bool = False  # by each direction, which in pretraining only predicts it
     tf32: bool = True  # on GPUs that have it; False: full float32, for scores

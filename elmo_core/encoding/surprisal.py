@@ -1,5 +1,8 @@
 """Surprisal of every word of a sentence under a language model, in both directions.
 
+In a closed vocabulary a word outside it has the probability of `<UNK>`, which stands for all such
+words. In an open one it is spelled (elmo_core/text/speller.py), and has a probability of its own.
+
 Shapes: B sentences, T longest + 1, M predictions.
 """
 
@@ -10,22 +13,60 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from elmo_core.command import command_line
 from elmo_core.machine.runtime import run_in_parallel
+from elmo_core.messages import UserError, log
 from elmo_core.text.characters import BOS, EOS
-from elmo_core.text.vocabulary import SPECIAL_TOKENS, UNK_ID, Vocabulary
+from elmo_core.text.speller import Speller
+from elmo_core.text.vocabulary import SPECIAL_TOKENS, UNK, UNK_ID, Vocabulary
+
+UNITS = {"bits": math.log(2), "nats": 1.0}  # their size in nats
+VOCABULARIES = ("open", "closed")
+CONTEXTS = ("sentence", "zero", "carry")
 
 if TYPE_CHECKING:  # the --help of run_eval.py does not wait for Paddle
     from elmo_core.machine.runtime import paddle
     from elmo_core.network.lstmp import Packing
     from elmo_core.network.softmax import Softmax
+    from elmo_core.network.start_state import StartState
+
+
+class Predictor(NamedTuple):
+    """What predicts words beside the biLM.
+
+    start: the state from which a sentence is read; None: zeros. source: of the model, for messages.
+    """
+
+    softmax: "Softmax"
+    vocabulary: Vocabulary
+    start: "StartState | None"
+    source: str
+
+    def speller(self, choice: str | None) -> Speller | None:
+        """Return the speller for an open vocabulary, None for a closed one.
+
+        choice: of VOCABULARIES, or None: open if there is a speller. Raises if there is none for an
+        open one.
+        """
+        if choice == "closed":
+            return None
+        speller = self.vocabulary.speller
+        if speller is None:
+            command = command_line("convert.py speller")
+            found = f"{self.source} has no speller: its vocabulary is closed"
+            advice = f"`{command} {self.source} --corpus CORPUS --output DIR` adds one"
+            if choice == "open":
+                raise UserError(f"{found}. {advice}.")
+            log.info(f"{found}, and unknown words have the surprisal of {UNK}. {advice}.")
+        return speller
 
 
 class TokenSurprisal(NamedTuple):
     """A token's surprisal given the words before it (forward) and given those after it (backward).
 
     Entropy: of the prediction, the surprisal to be expected. Rank: 1 if the token is the likeliest
-    word. in_vocabulary: if false, the token was predicted as `<UNK>`, whose probability is that of
-    all unknown words together.
+    word. Both take all unknown words as one, `<UNK>`. in_vocabulary: if false, the token was
+    predicted as `<UNK>`, and spelled if the vocabulary is open.
     """
 
     token: str
@@ -51,7 +92,7 @@ class Surprisals(list[TokenSurprisal]):
 
 
 class Comparison(NamedTuple):
-    """The surprisal of a worse sentence minus that of a better one, in bits.
+    """The surprisal of a worse sentence minus that of a better one.
 
     It is positive if the model prefers the better one.
     in_vocabulary: whether all words of both are.
@@ -83,11 +124,14 @@ def surprisals(
     sentences: Sequence[Sequence[str]],
     outputs: Sequence["paddle.Tensor"],
     packing: "Packing",
+    speller: Speller | None = None,
+    unit: str = "bits",
 ) -> list[Surprisals]:
-    """The surprisals of a batch in bits.
+    """The surprisals of a batch.
 
     outputs: the top layer's, forward and backward (M, P), packed. A row's step k predicts its word
-    k + 1, counted from where the direction starts.
+    k + 1, counted from where the direction starts. speller: of unknown words; None: the vocabulary
+    is closed. unit: see UNITS.
     """
     word_ids = [vocabulary.ids(sentence) for sentence in sentences]
     n_rows = len(sentences)
@@ -106,17 +150,26 @@ def surprisals(
     values = np.zeros((2, 3, n_rows, n_steps))  # [direction, surprisal | entropy | rank, row, step]
     for direction, found in zip(values, run_in_parallel(tasks), strict=True):
         direction[:, packing.row, packing.step] = found
-    values[:, :2] /= math.log(2)  # nats to bits
     result = []
     for row, (sentence, ids) in enumerate(zip(sentences, word_ids, strict=True)):
         n = len(ids)
         backward_steps = np.append(np.arange(n)[::-1], n)  # by position in the sentence
+        forward = values[0, :, row, : n + 1]
+        backward = values[1, :, row][:, backward_steps]
+        is_unknown = np.append(ids == UNK_ID, False)
+        if speller and is_unknown.any():
+            unknown_words = [sentence[k] for k in np.flatnonzero(is_unknown)]
+            spelling = speller.surprisals(unknown_words)
+            forward[0, is_unknown] += spelling
+            backward[0, is_unknown] += spelling
+        forward[:2] /= UNITS[unit]
+        backward[:2] /= UNITS[unit]
         result.append(
             _records(
                 tokens=[*sentence, EOS],
-                forward=values[0, :, row, : n + 1],
-                backward=values[1, :, row][:, backward_steps],
-                in_vocabulary=np.append(ids != UNK_ID, True),
+                forward=forward,
+                backward=backward,
+                in_vocabulary=~is_unknown,
             )
         )
     return result

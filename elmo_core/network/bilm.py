@@ -20,6 +20,7 @@ from elmo_core.machine import runtime
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.network.lstmp import LSTMP, BiLMState, Packing, map_state, run_layer
 from elmo_core.network.softmax import Candidates, Softmax
+from elmo_core.network.start_state import NAMES, StartState
 from elmo_core.network.token_encoders import TOKEN_ENCODERS
 from elmo_core.text.lexicon import LMBatch
 from elmo_core.weights import checkpoint
@@ -41,6 +42,7 @@ class BiLM(nn.Layer):
         super().__init__()
         self.config = config
         self.is_fine_tuned = False  # by an ELMo: another one over the same biLM must not freeze it
+        self.start_state: StartState | None = None  # None: it is not known
         self.token_encoder = TOKEN_ENCODERS[config.input](config, sparse=softmax)
         self.forward_lstm = nn.LayerList(LSTMP(config) for _ in range(config.n_layers))
         self.backward_lstm = nn.LayerList(LSTMP(config) for _ in range(config.n_layers))
@@ -146,7 +148,7 @@ class BiLM(nn.Layer):
 def make_bilm(
     config: ELMoConfig, weights: dict[str, np.ndarray], source: str = "the copy of a model"
 ) -> BiLM:
-    """Build a biLM with these weights; with a softmax if they have one.
+    """Build a biLM with these weights; with a softmax and a start state if they have them.
 
     source: used in error messages.
     """
@@ -154,7 +156,12 @@ def make_bilm(
     # it takes no memory until the weights, whose shapes are compared first, are set
     with BUILDING, paddle.LazyGuard():
         bilm = BiLM(config, softmax)
-    set_weights(bilm.state_dict(), weights, source)
+    start = {name: weights[name] for name in NAMES if name in weights}
+    others = {name: array for name, array in weights.items() if name not in start}
+    set_weights(bilm.state_dict(), others, source)
+    if start:
+        checkpoint.check_shapes(StartState.shapes(config), start, source)
+        bilm.start_state = StartState(*[start[name] for name in NAMES])
     return bilm
 
 

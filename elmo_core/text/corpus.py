@@ -2,20 +2,33 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
+
+import numpy as np
 
 from elmo_core.files import disk
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.characters import BOS, EOS
 from elmo_core.text.language import warn_if_unreadable
-from elmo_core.text.text_files import blocks, split_lines, text_files
+from elmo_core.text.speller import UnknownWords
+from elmo_core.text.text_files import (
+    BLOCK_BYTES,
+    blocks,
+    read_sentences,
+    split_lines,
+    text_files,
+)
 from elmo_core.text.vocabulary import UNK, Vocabulary
 
 EMPTY = "the file is empty. Expected one sentence per line. Fill it, or remove it."
 ANNOUNCE_BYTES = 1 << 28  # counting takes long enough to be announced
+UNKNOWN_WORDS = 200_000  # whose counts are kept, at most
+COUNTED_BYTES = 1 << 28  # of the text in which they are counted, at most about so many
 
 
 @dataclass
@@ -116,6 +129,23 @@ class Corpus:
         warn_if_unreadable(self.paths[0], words=vocabulary.words if vocabulary else ())
         return total
 
+    def unknown_words(self, vocabulary: Vocabulary, limit: int = UNKNOWN_WORDS) -> UnknownWords:
+        """Count the words outside the vocabulary, in the first part of each file if it is long.
+
+        limit: the counts of the most frequent ones are kept, of so many.
+        """
+        blocks_of_file = max(1, COUNTED_BYTES // BLOCK_BYTES // len(self.paths))
+        counts: Counter[str] = Counter()
+        for path in self.paths:
+            for text in islice(blocks(path), blocks_of_file):
+                counts.update(text.split())
+        for token in vocabulary.tokens:
+            counts.pop(token, None)
+        words = sorted(counts, key=lambda word: (-counts[word], word))
+        return UnknownWords(
+            counts={word: counts[word] for word in words[:limit]}, total=counts.total()
+        )
+
 
 def _count(text: str, vocabulary: Vocabulary | None) -> Counts:
     lines = split_lines(text)
@@ -134,3 +164,16 @@ def _count(text: str, vocabulary: Vocabulary | None) -> Counts:
         counts.looked_up = len(tokens)
         counts.unknown = len(tokens) - n_known + tokens.count(UNK)
     return counts
+
+
+def read_ids(corpus: Corpus, vocabulary: Vocabulary, every: int = 1) -> list[np.ndarray]:
+    """Read the ids of all sentences, with special tokens.
+
+    every: read only the first of so many lines.
+    """
+    ids = []
+    for path in corpus.paths:
+        for words in islice(read_sentences(path), 0, None, every):
+            if words:
+                ids.append(vocabulary.ids([BOS, *words, EOS]))
+    return ids

@@ -14,12 +14,14 @@ from elmo_core.command import command_line
 from elmo_core.files.disk import atomic_write, check_input, user_path
 from elmo_core.messages import UserError, log
 from elmo_core.text.characters import BOS, BYTES, EOS, Alphabet
+from elmo_core.text.speller import Speller, UnknownWords
 from elmo_core.text.text_files import read_lines
 
 UNK = "<UNK>"
 SPECIAL_TOKENS = [BOS, EOS, UNK]
 UNK_ID = SPECIAL_TOKENS.index(UNK)
 SLICE = 1 << 16  # tokens that are checked at once
+MIN_SPELLED = 1000  # words that a speller learns from, at least
 # PaddleNLP's reader puts these before the words of a file.
 PADDLENLP_SPECIAL_TOKENS = {"UNK", BOS, EOS, "<PAD>"}
 
@@ -30,6 +32,8 @@ class Vocabulary:
     The others are expected by decreasing frequency, which is not checked.
     source, lines: where the tokens come from, for error messages: a file, and their lines.
     alphabet: how words become character ids.
+    unknown_words: those that a corpus has outside the vocabulary, from which spelling is learnt;
+    None: no corpus is known.
     """
 
     # The rows of the tokens in the tables of a model for which they had another order.
@@ -41,10 +45,12 @@ class Vocabulary:
         source: str | Path = "vocabulary",
         alphabet: Alphabet = BYTES,
         lines: Iterable = (),
+        unknown_words: UnknownWords | None = None,
     ):
         self.tokens = list(tokens)
         self.source = source
         self.alphabet = alphabet
+        self.unknown_words = unknown_words
         self.index = {token: i for i, token in enumerate(self.tokens)}
         are_distinct = len(self.index) == len(self.tokens)
         begin_as_expected = self.tokens[: len(SPECIAL_TOKENS)] == SPECIAL_TOKENS
@@ -126,7 +132,7 @@ class Vocabulary:
 
     def __reduce__(self):
         # without the character table, which is large
-        return Vocabulary, (self.tokens, "vocabulary", self.alphabet)
+        return Vocabulary, (self.tokens, "vocabulary", self.alphabet, (), self.unknown_words)
 
     def __repr__(self) -> str:
         return f"<Vocabulary of {len(self):,} words>"
@@ -156,14 +162,32 @@ class Vocabulary:
         return self.alphabet.table(self.tokens)
 
     @cached_property
+    def speller(self) -> Speller | None:
+        """Learn the spelling of unknown words, on first use; None if no corpus is known.
+
+        Where the corpus had few, the rarest words of the vocabulary are learnt from, too.
+        """
+        if self.unknown_words is None:
+            return None
+        n_missing = max(0, MIN_SPELLED - len(self.unknown_words.counts))
+        rarest = self.words[::-1][:n_missing]
+        never_spelled = [token for token in self.tokens if token != UNK]
+        return Speller(self.unknown_words, never_spelled, others=rarest)
+
+    @cached_property
     def fingerprint(self) -> str:
         """Compute a digest of the tokens, to tell vocabularies apart."""
-        return hashlib.sha1("\n".join(self.tokens).encode("utf-8", "surrogatepass")).hexdigest()
+        return fingerprint(self.tokens)
 
     @property
     def identity(self) -> str:
         """Return the number of tokens and a short fingerprint."""
         return f"{len(self):,} tokens (SHA-1 {self.fingerprint[:12]})"
+
+
+def fingerprint(words: Sequence[str]) -> str:
+    """Compute a digest of words in their order."""
+    return hashlib.sha1("\n".join(words).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _read_vocabulary(path: Path) -> list[str]:

@@ -7,6 +7,7 @@ A run of pretraining saves several:
         config.json              the model's configuration, the version of the format, and the
                                  settings of its training
         vocab.txt                the vocabulary
+        unknown_words.tsv        words outside it, from which spelling is learnt
         characters.json          the alphabet, unless that is bytes
         model.safetensors        weights, by the names of the sublayers
         progress.json            what resuming takes
@@ -29,15 +30,19 @@ from elmo_core.files import disk
 from elmo_core.files.tensors import join_arrays, read_tensors, split_arrays, write_tensors
 from elmo_core.messages import UserError, join_names
 from elmo_core.text.characters import CodePoints
+from elmo_core.text.speller import UnknownWords
+from elmo_core.text.text_files import read_lines
+from elmo_core.text.vocabulary import UNK, fingerprint
 
 FORMAT_VERSION = 2
 CONFIG = "config.json"
 VOCABULARY = "vocab.txt"
+UNKNOWN_WORDS = "unknown_words.tsv"
 CHARACTERS = "characters.json"
 WEIGHTS = "model.safetensors"
 OPTIMIZER = "optimizer.safetensors"
 PROGRESS = "progress.json"
-FILES = (CONFIG, VOCABULARY, CHARACTERS, WEIGHTS, OPTIMIZER, PROGRESS)
+FILES = (CONFIG, VOCABULARY, UNKNOWN_WORDS, CHARACTERS, WEIGHTS, OPTIMIZER, PROGRESS)
 NAMES = "names.json"
 
 
@@ -71,9 +76,12 @@ def save_model(
             settings, optimizer, progress = training
             values["training"] = settings
             save_training(temporary, optimizer, progress)
-        save_config(temporary, values)
         if vocabulary:
             save_vocabulary(temporary, vocabulary)
+            if vocabulary.unknown_words is not None:
+                save_unknown_words(temporary, vocabulary.unknown_words)
+                values["unknown_words"] = unknown_words_identity(vocabulary.unknown_words)
+        save_config(temporary, values)
         write_tensors(temporary / WEIGHTS, arrays)
 
 
@@ -157,6 +165,45 @@ def save_vocabulary(folder: Path, vocabulary) -> None:
     vocabulary.save(folder / VOCABULARY)
     if isinstance(vocabulary.alphabet, CodePoints):
         disk.write_json(folder / CHARACTERS, vocabulary.alphabet.ids, ensure_ascii=False)
+
+
+def save_unknown_words(folder: Path, words: UnknownWords) -> None:
+    """Write the words from which spelling is learnt, with their counts; first that of all."""
+    with disk.atomic_write(folder / UNKNOWN_WORDS, "wb") as file:
+        file.writelines(f"{line}\n".encode() for line in _unknown_lines(words))
+
+
+def load_unknown_words(folder: Path, identity: str) -> UnknownWords:
+    """Read the words that `save_unknown_words` wrote. identity: theirs, as config.json has it."""
+    path = folder / UNKNOWN_WORDS
+    disk.check_input(path, "words from which the model in this folder learns to spell")
+    lines = list(read_lines(path))
+    found = _lines_identity(lines)
+    if found != identity:
+        raise UserError(
+            f"{path} is not the file that was written with the model: "
+            f"found {found}, expected {identity}. Copy the folder again."
+        )
+    counts = {}
+    for line in lines:
+        word, _, count = line.partition("\t")
+        counts[word] = int(count)
+    total = counts.pop(UNK)
+    return UnknownWords(counts, total)
+
+
+def unknown_words_identity(words: UnknownWords) -> str:
+    """Return the number of words and a short fingerprint of the file."""
+    return _lines_identity(_unknown_lines(words))
+
+
+def _unknown_lines(words: UnknownWords) -> list[str]:
+    counts = {UNK: words.total, **words.counts}
+    return [f"{word}\t{count}" for word, count in counts.items()]
+
+
+def _lines_identity(lines: Sequence[str]) -> str:
+    return f"{max(0, len(lines) - 1):,} words (SHA-1 {fingerprint(lines)[:12]})"
 
 
 def exists(folder: Path) -> bool:

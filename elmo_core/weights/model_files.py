@@ -13,6 +13,8 @@ from elmo_core.text.characters import Alphabet, Bytes, CodePoints
 from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import checkpoint, published
 
+PREDICTION = ("softmax.", "start.")  # prefixes of the weights that only predicting words needs
+
 
 def resolve_name(params: str | Path) -> Path:
     """Return the folder of a model, given as in `checkpoint.resolve` or by a published name.
@@ -52,8 +54,8 @@ def read_model(
 ) -> tuple[Path, ELMoConfig, dict[str, np.ndarray], Vocabulary | None]:
     """Load a model's configuration, weights and vocabulary, and return them after its folder.
 
-    params: as in `resolve_name`. softmax: also load the softmax and its vocabulary, which a
-    character model otherwise does not need; None: if it has one.
+    params: as in `resolve_name`. softmax: also load the softmax, the start state, and the
+    vocabulary, which a character model otherwise does not need; None: if it has a softmax.
     """
     folder = resolve_name(params)
     values = checkpoint.load_config(folder)
@@ -75,13 +77,16 @@ def read_model(
         softmax = has_softmax
     if not softmax:
         weights = {
-            name: array for name, array in weights.items() if not name.startswith("softmax.")
+            name: array for name, array in weights.items() if not name.startswith(PREDICTION)
         }
         if not config.needs_vocabulary:
             return folder, config, weights, None
     training = values.get("training")  # imported models have none
     identity = training.get("vocabulary") if isinstance(training, dict) else None
     vocabulary = _vocabulary(folder / checkpoint.VOCABULARY, config, identity)
+    unknown_words = values.get("unknown_words")  # of models with a speller
+    if softmax and isinstance(unknown_words, str):
+        vocabulary.unknown_words = checkpoint.load_unknown_words(folder, unknown_words)
     return folder, config, weights, vocabulary
 
 

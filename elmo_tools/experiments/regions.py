@@ -15,12 +15,12 @@ import numpy as np
 from elmo_core.encoding.surprisal import Surprisals
 from elmo_core.messages import UserError
 from elmo_core.text.characters import BOS, EOS
-from elmo_core.text.corpus import Corpus
+from elmo_core.text.corpus import Corpus, read_ids
+from elmo_core.text.kneser_ney import KneserNey
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.text_files import read_lines, read_sentences
 from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.vocabulary import Vocabulary
-from elmo_tools.experiments.kneser_ney import KneserNey, read_ids
 
 COLUMNS = ("item", "condition", "region", "words")
 BASELINES = ["log_frequency", "kneser_ney"]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elmo_core.text.corpus import Corpus
+from elmo_core.text.corpus import Corpus, read_ids
+from elmo_core.text.kneser_ney import KneserNey
 from elmo_core.text.vocabulary import Vocabulary
-from elmo_tools.experiments.kneser_ney import KneserNey, read_ids
 
 HELD_OUT = 100_000  # tokens of the held-out text, at most about so many
 DAMPING = 0.92  # of what twice the text brings, from one doubling to the next

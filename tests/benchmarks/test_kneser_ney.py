@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import runs
 
-from elmo_core.text.corpus import Corpus
+from elmo_core.text.corpus import Corpus, read_ids
+from elmo_core.text.kneser_ney import FALLBACK_DISCOUNTS, KneserNey
 from elmo_core.text.vocabulary import Vocabulary
-from elmo_tools.experiments.kneser_ney import FALLBACK_DISCOUNTS, KneserNey, read_ids
 from elmo_tools.pretraining import streams
 
 WORDS = 9  # ids 0 and 1 are the markers, 8 is never seen

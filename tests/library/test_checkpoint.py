@@ -20,6 +20,7 @@ from project import PROJECT
 
 from elmo import BiLM, ELMoConfig, ELMoEmbedder
 from elmo_core.messages import UserError
+from elmo_core.text.speller import UnknownWords
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint
 
@@ -35,7 +36,8 @@ def names(folder: Path) -> list[str]:
 
 
 def test_a_checkpoint_is_complete_and_comes_back_as_it_was(tmp_path):
-    vocabulary = Vocabulary(tiny.WORDS)
+    unknown_words = UnknownWords({"长城": 3, "zyx": 1}, total=5)
+    vocabulary = Vocabulary(tiny.WORDS, unknown_words=unknown_words)
     training = {"lr": 0.2}, {"moment": np.ones((2, 3), np.float32)}, PROGRESS
     checkpoint.save_model(tmp_path / "5", CONFIG, weights(1), vocabulary, training)
     assert names(tmp_path / "5") == sorted(set(checkpoint.FILES) - {checkpoint.CHARACTERS})
@@ -47,10 +49,22 @@ def test_a_checkpoint_is_complete_and_comes_back_as_it_was(tmp_path):
     assert checkpoint.load_config(moved) == {
         "model": json.loads(json.dumps(CONFIG.to_dict())),
         "training": {"lr": 0.2},
+        "unknown_words": checkpoint.unknown_words_identity(unknown_words),
     }
     with pytest.raises(OSError):
         save(moved, 2)
     assert Vocabulary.from_file(moved / "vocab.txt").fingerprint == vocabulary.fingerprint
+    identity = checkpoint.load_config(moved)["unknown_words"]
+    assert checkpoint.load_unknown_words(moved, identity) == unknown_words
+
+
+def test_changed_unknown_words_are_noticed(tmp_path):
+    unknown_words = UnknownWords({"zyx": 2}, total=5)
+    checkpoint.save_unknown_words(tmp_path, unknown_words)
+    identity = checkpoint.unknown_words_identity(unknown_words)
+    (tmp_path / checkpoint.UNKNOWN_WORDS).write_text("<UNK>\t5\nzyx\t3\n")
+    with pytest.raises(UserError, match=r"unknown_words\.tsv .*Copy the folder again"):
+        checkpoint.load_unknown_words(tmp_path, identity)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

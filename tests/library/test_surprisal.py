@@ -111,5 +111,5 @@ def test_compare_is_the_difference_of_the_surprisals(model):
     assert [comparison.in_vocabulary for comparison in found] == [True, False]
     with pytest.raises(UserError, match="2 good and 1 bad"):
         ELMoEmbedder(model, device="cpu").compare(good, bad[:1])
-    with pytest.raises(UserError, match="carry_state"):
+    with pytest.raises(UserError, match="by itself"):
         ELMoEmbedder(model, carry_state=True, device="cpu").compare(good, bad)

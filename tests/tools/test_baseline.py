@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import runs
 
-from elmo_core.text.corpus import Corpus
+from elmo_core.text.corpus import Corpus, read_ids
+from elmo_core.text.kneser_ney import KneserNey
 from elmo_core.text.vocabulary import Vocabulary
-from elmo_tools.experiments.kneser_ney import KneserNey, read_ids
 from elmo_tools.pretraining.baseline import DAMPING, Baseline, measure_baseline
 
 

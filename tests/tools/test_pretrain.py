@@ -136,7 +136,7 @@ def test_fine_tuning_keeps_the_vocabulary_and_other_text_replaces_a_run(tmp_path
     tuned = pretrain(
         TOKENS[50:], save_dir=tmp_path / "tuned", finetune_from=tmp_path / "run", **OPTIONS
     )
-    assert tuned.softmax_and_vocabulary()[1].tokens == first.softmax_and_vocabulary()[1].tokens
+    assert tuned.predictor().vocabulary.tokens == first.predictor().vocabulary.tokens
     options = {"save_dir": tmp_path / "run", **OPTIONS}
     with pytest.raises(UserError, match="`resume=True` to continue it, `overwrite=True`"):
         pretrain(TOKENS[50:], **options)

@@ -10,9 +10,9 @@ from experiment_runs import bits, run
 
 from elmo import UserError
 from elmo_core.text.corpus import Corpus
+from elmo_core.text.kneser_ney import KneserNey
 from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.vocabulary import Vocabulary
-from elmo_tools.experiments.kneser_ney import KneserNey
 from elmo_tools.experiments.regions import Baselines, read_items
 
 REGIONS = """item\tcondition\tregion\twords\tmore

@@ -12,14 +12,8 @@ count.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
-
-from elmo_core.text.characters import BOS, EOS
-from elmo_core.text.corpus import Corpus
-from elmo_core.text.text_files import read_sentences
-from elmo_core.text.vocabulary import Vocabulary
 
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)  # for texts too small to estimate discounts
 
@@ -87,7 +81,7 @@ class KneserNey:
             is_begin = self.keys[k - 1] // n_contexts == begin
             counts = np.where(is_begin, counts, preceding)
         by_count = estimated_discounts(counts) if discount is None else (discount,) * 3
-        discounts = np.array([0.0, *by_count])[np.minimum(counts, 3)]
+        discounts = discounts_of(counts, by_count)
         context_of = np.zeros(size, np.int64)
         context_of[gram] = context
         return Level(
@@ -137,6 +131,11 @@ class KneserNey:
         return len(self.keys[k - 1]) if k else 1
 
 
+def discounts_of(counts: np.ndarray, by_count: tuple[float, float, float]) -> np.ndarray:
+    """Return the discount (n,) of each count. by_count: those of 1, 2, and 3 or more."""
+    return np.array([0.0, *by_count])[np.minimum(counts, 3)]
+
+
 def estimated_discounts(counts: np.ndarray) -> tuple[float, float, float]:
     """Estimate discounts for counts of 1, 2, and 3 or more.
 
@@ -171,16 +170,3 @@ def _find(keys: np.ndarray, queries: np.ndarray, is_valid: np.ndarray) -> np.nda
     """Return the indices of the valid queries in the sorted keys; -1 for all others."""
     index = np.minimum(np.searchsorted(keys, queries), len(keys) - 1)
     return np.where(is_valid & (keys[index] == queries), index, -1)
-
-
-def read_ids(corpus: Corpus, vocabulary: Vocabulary, every: int = 1) -> list[np.ndarray]:
-    """Read the ids of all sentences, with special tokens.
-
-    every: read only the first of so many lines.
-    """
-    ids = []
-    for path in corpus.paths:
-        for words in islice(read_sentences(path), 0, None, every):
-            if words:
-                ids.append(vocabulary.ids([BOS, *words, EOS]))
-    return ids
