@@ -142,6 +142,7 @@ def _number(field: dataclasses.Field, text: str) -> int | float:
 
 
 seed = partial(_number, setting(0, below=2**32))
+length_power = partial(_number, setting(0.0, below=10))
 
 
 def filters(text: str) -> tuple[tuple[int, int], ...]:

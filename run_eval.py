@@ -28,7 +28,7 @@ import args as arguments
 import script
 from elmo_core import messages
 from elmo_core.display.terminal import display_width, pad
-from elmo_core.encoding.surprisal import Comparison, Surprisals, TokenSurprisal
+from elmo_core.encoding.surprisal import Comparison, Surprisals, TokenSurprisal, difference
 from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import UserError, format_count
@@ -40,7 +40,13 @@ from elmo_core.text.text_files import read_lines
 from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import model_files
-from elmo_tools.experiments.pairs import preferences, read_pairs
+from elmo_tools.experiments.pairs import (
+    Pair,
+    preferences,
+    read_pairs,
+    score_columns,
+    score_name,
+)
 from elmo_tools.experiments.regions import Baselines, read_items, region_rows
 from elmo_tools.experiments.suites import (
     DIRECTIONS,
@@ -65,6 +71,7 @@ USED_WITH = {  # flags that need one of others
     "lang": ["per_token", "per_sentence", "pairs", "regions", "suite"],
     "user_dict": ["lang"],
     "groups": ["pairs"],
+    "length_power": ["pairs"],
     "baselines": ["regions"],
     "output": ["pairs", "regions", "suite"],
 }
@@ -136,6 +143,15 @@ def add_experiments(group: argparse._ArgumentGroup) -> None:
         default=(),
         metavar="FIELD",
         help="fields of --pairs by whose values the pairs are counted, too",
+    )
+    group.add_argument(
+        "--length_power",
+        type=arguments.length_power,
+        nargs="+",
+        default=(0,),
+        metavar="POWER",
+        help="scores of --pairs: sums of surprisal, divided by a power of the number of words: "
+        "0 for the sum, 1 for the mean per word",
     )
     group.add_argument(
         "--baselines",
@@ -388,40 +404,66 @@ def table(file: IO) -> Any:
 
 def write_pairs(args: argparse.Namespace, embedder: "elmo.ELMoEmbedder") -> None:
     """Print the shares of pairs in which the model prefers the better sentence. Write --output."""
-    pairs = read_pairs(args.pairs, args.groups)
+
+    def tokeniser(sentences: Sequence[str]) -> Tokeniser:
+        return item_tokeniser(args, path=args.pairs, sentences=sentences, embedder=embedder)
+
+    pairs = read_pairs(args.pairs, tokeniser, args.groups)
+    powers = list(dict.fromkeys(args.length_power))
     # the fields of all pairs, in the order in which they are found
-    names = list(dict.fromkeys(chain.from_iterable(pairs)))
-    taken = [name for name in names if name in Comparison._fields]
+    names = list(dict.fromkeys(chain.from_iterable(pair.fields for pair in pairs)))
+    columns = list(chain.from_iterable(score_columns(power) for power in powers))
+    columns.append("in_vocabulary")
+    taken = [name for name in names if name in columns]
     if args.output and taken:
         raise UserError(
             f"{args.pairs}: --output has a column {taken[0]} of its own. Rename the field."
         )
-    good_texts = [pair["sentence_good"] for pair in pairs]
-    bad_texts = [pair["sentence_bad"] for pair in pairs]
-    tokenise = item_tokeniser(args, path=args.pairs, sentences=good_texts, embedder=embedder)
-    good = [tokenise(text) for text in good_texts]
-    bad = [tokenise(text) for text in bad_texts]
-    comparisons = embedder.compare(good, bad)
-    with table_file(args.output) as rows:
-        rows.writerow(chain(names, Comparison._fields))
-        for pair, comparison in zip(pairs, comparisons, strict=True):
-            fields = [pair.get(name) for name in names]
-            differences = [f"{bits:.6f}" for bits in comparison[:3]]
-            rows.writerow([*fields, *differences, int(comparison.in_vocabulary)])
-    print_shares("pairs", list(preferences(pairs, comparisons, args.groups)))
+    scores: dict[float, list[Comparison]] = {power: [] for power in powers}
+    with table_file(args.output) as file:
+        file.writerow(names + columns)
+        for pair, (good, bad) in zip(pairs, scored_pairs(pairs, embedder), strict=True):
+            row = [pair.fields.get(name) for name in names]
+            for power in powers:
+                comparison = difference(good, bad, power)
+                scores[power].append(comparison)
+                row.extend(f"{value:.6f}" for value in comparison[:3])
+            row.append(int(comparison.in_vocabulary))
+            file.writerow(row)
+    tables = {}
+    for power in powers:
+        rows = preferences(pairs, scores[power], args.groups, power)
+        tables[score_name(power)] = list(rows)
+    print_shares("pairs", tables)
 
 
-def print_shares(things: str, rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table of the rows of `preferences` or `summary`: names, numbers and shares.
+def scored_pairs(
+    pairs: Sequence[Pair], embedder: "elmo.ELMoEmbedder"
+) -> Iterator[tuple[Surprisals, Surprisals]]:
+    """Yield what is scored of each pair's better and worse sentence."""
+    sentences = chain.from_iterable((pair.good, pair.bad) for pair in pairs)
+    records = embedder.iter_surprisal(sentence.tokens for sentence in sentences)
+    for pair in tqdm(pairs, unit=" pairs", disable=None, leave=False):
+        good = next(records)[pair.good.begin : pair.good.stop]
+        bad = next(records)[pair.bad.begin : pair.bad.stop]
+        yield Surprisals(good), Surprisals(bad)
 
-    things: what is counted.
+
+def print_shares(things: str, tables: dict[str, list[list[Any]]]) -> None:
+    """Print the rows of `preferences` or `summary`: names, numbers and shares.
+
+    things: what is counted. tables: the rows of each score, by its name.
     """
-    width = max(display_width(name) for name, *_ in rows)
+    names = list(tables)
+    for rows in tables.values():
+        names.extend(row[0] for row in rows)
+    width = max(display_width(name) for name in names)
     shares = f"{'forward':>10}{'backward':>10}{'both':>10}"
-    print(f"{'':{width}}{things:>10}{shares}{'all known':>10}{shares}")
-    for name, *numbers in rows:
-        cells = [cell(number) for number in numbers]
-        print(pad(name, width) + "".join(cells))
+    for score, rows in tables.items():
+        print(f"{pad(score, width)}{things:>10}{shares}{'all known':>10}{shares}")
+        for name, *numbers in rows:
+            cells = [cell(number) for number in numbers]
+            print(pad(name, width) + "".join(cells))
 
 
 def cell(number: float) -> str:
@@ -470,7 +512,7 @@ def write_suites(
             for outcome in outcomes(suite, of_suite, of_records):
                 found.append(outcome)
                 rows.writerows(outcome.rows())
-    print_shares("items", list(summary(found)))
+    print_shares("items", {"": list(summary(found))})
 
 
 if __name__ == "__main__":

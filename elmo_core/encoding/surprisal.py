@@ -104,12 +104,14 @@ class Comparison(NamedTuple):
     in_vocabulary: bool
 
 
-def difference(good: Surprisals, bad: Surprisals) -> Comparison:
-    """Compare the surprisal of two sentences."""
+def difference(good: Surprisals, bad: Surprisals, length_power: float = 0) -> Comparison:
+    """Compare two sentences' sums of surprisal, divided by a power of the number of surprisals."""
     good_forward, good_backward = good.total()
     bad_forward, bad_backward = bad.total()
-    forward = bad_forward - good_forward
-    backward = bad_backward - good_backward
+    good_divisor = len(good) ** length_power
+    bad_divisor = len(bad) ** length_power
+    forward = bad_forward / bad_divisor - good_forward / good_divisor
+    backward = bad_backward / bad_divisor - good_backward / good_divisor
     return Comparison(
         forward=forward,
         backward=backward,

@@ -212,6 +212,7 @@ def test_an_interrupted_run_leaves_the_earlier_file(model, text, tmp_path, monke
         "--dev_data_path=x --groups=a",
         "--pairs=x --baselines=y",
         "--suite=x --groups=a",
+        "--regions=x --length_power=1",
         "--dev_data_path=x --lang=en",
         "--regions=x --context=carry",
     ],
