@@ -152,20 +152,35 @@ def read_suite(path: Path) -> Suite:
         raise UserError(f"{path}, meta: found the name {name!r:.60}, expected a name in one line.")
     metric = _field(meta, "metric", str, f"{path}, meta")
     check_option(f"{path}, meta: metric", metric, list(METRICS))
+    suite = Suite(
+        path,
+        name,
+        metric=metric,
+        predictions=_read_predictions(values, where),
+        items=_read_items(values, where),
+    )
+    _check_regions(suite)
+    return suite
+
+
+def _read_predictions(values: Any, where: str) -> list[Formula]:
     predictions = []
     for at, value in _items(values, "predictions", "prediction", where):
-        if _field(value, "type", str, at) != "formula":
-            raise UserError(f"{at}: found the type {value['type']!r:.60}, expected 'formula'.")
+        kind = _field(value, "type", str, at)
+        if kind != "formula":
+            raise UserError(f"{at}: found the type {kind!r:.60}, expected 'formula'.")
         predictions.append(parse_formula(_field(value, "formula", str, at), at))
+    return predictions
+
+
+def _read_items(values: Any, where: str) -> dict[int, dict[str, Sentence]]:
     items: dict[int, dict[str, Sentence]] = {}
     for at, value in _items(values, "items", "item", where):
         number = _field(value, "item_number", int, at)
         if number in items:
-            raise UserError(f"{path}: the item_number {number} occurs twice. Number each item.")
-        items[number] = _read_conditions(value, number, f"{path}, item_number {number}")
-    suite = Suite(path, name, metric=metric, predictions=predictions, items=items)
-    _check_regions(suite)
-    return suite
+            raise UserError(f"{where}: the item_number {number} occurs twice. Number each item.")
+        items[number] = _read_conditions(value, number, f"{where}, item_number {number}")
+    return items
 
 
 def _read_conditions(item: Any, number: int, where: str) -> dict[str, Sentence]:
@@ -251,8 +266,12 @@ def outcomes(
         words = np.column_stack([directions, directions.sum(axis=1)])  # (n + 1, 3)
         for name in named:
             if name.condition == sentence.condition:
-                positions = _positions(name.region, tokenised)
-                value = _region_value(words, positions, suite.metric, sentence.where)
+                value = _region_value(name, words, regions=tokenised.regions, suite=suite)
+                if value is None:
+                    raise UserError(
+                        f"{sentence.where}: the region {name.region} has no words, "
+                        f"and so no {suite.metric}."
+                    )
                 values[name].append(value)
     arrays = {name: np.array(of_items) for name, of_items in values.items()}  # (items, 3)
     found = []
@@ -263,25 +282,19 @@ def outcomes(
     return found
 
 
-def _positions(region: int | None, sentence: TokenisedSentence) -> list[list[int]]:
-    """The positions of a region's tokens; None: of the tokens of each region."""
-    return list(sentence.regions.values()) if region is None else [sentence.regions[region]]
-
-
 def _region_value(
-    words: np.ndarray, regions: Sequence[list[int]], metric: str, where: str
-) -> np.ndarray:
-    """The sum over regions of a metric of their words' surprisal (3,).
+    name: RegionName, words: np.ndarray, regions: dict[int, list[int]], suite: Suite
+) -> np.ndarray | None:
+    """The metric of the surprisal of a region's words (3,); of all regions, the sum of theirs.
 
-    words: surprisals (n, 3). regions: the positions of their words.
+    None if there is none. words: surprisals (n, 3). regions: the positions of their words.
     """
-    total = np.zeros(len(DIRECTIONS))
-    for positions in regions:
-        if positions:
-            total += METRICS[metric](words[positions], axis=0)
-    if metric != "sum" and not any(regions):
-        raise UserError(f"{where}: a region has no words, and so no {metric}.")
-    return total
+    chosen = regions.values() if name.region is None else [regions[name.region]]
+    metric = METRICS[suite.metric]
+    values = [metric(words[positions], axis=0) for positions in chosen if positions]
+    if values:
+        return np.sum(values, axis=0)
+    return np.zeros(len(DIRECTIONS)) if suite.metric == "sum" else None
 
 
 def summary(found: Sequence[Outcome]) -> Iterator[list[str | int | float]]:

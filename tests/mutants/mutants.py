@@ -2189,8 +2189,96 @@ FORECAST = [
     ),
 ]
 
+SUITES = [
+    Mutant(
+        name="formula-sides-swapped",
+        file="elmo_tools/experiments/formulas.py",
+        old="OPERATIONS[step](left, right)",
+        new="OPERATIONS[step](right, left)",
+        tests="tests/tools/test_formulas.py",
+    ),
+    Mutant(
+        name="formula-from-right-to-left",
+        file="elmo_tools/experiments/formulas.py",
+        old="right = self._level(number + 1)",
+        new="right = self._level(number)",
+        tests="tests/tools/test_formulas.py",
+    ),
+    Mutant(
+        name="formula-tolerance",
+        file="elmo_tools/experiments/formulas.py",
+        old="ABSOLUTE_TOLERANCE = 1e-3",
+        new="ABSOLUTE_TOLERANCE = 1e-6",
+        tests="tests/tools/test_formulas.py",
+    ),
+    Mutant(
+        name="formula-without-checked-operands",
+        file="elmo_tools/experiments/formulas.py",
+        old="if kind != level.operands:",
+        new="if False:",
+        tests="tests/tools/test_formulas.py",
+    ),
+    Mutant(
+        name="formula-of-any-brackets",
+        file="elmo_tools/experiments/formulas.py",
+        old="if self._peek() != CLOSING[opening]:",
+        new='if self._peek() not in (")", "]"):',
+        tests="tests/tools/test_formulas.py",
+    ),
+    Mutant(
+        name="formula-brackets-within-brackets",
+        file="elmo_tools/experiments/formulas.py",
+        old="self.depth -= 1",
+        new="pass",
+        tests="tests/tools/test_formulas.py",
+    ),
+    Mutant(
+        name="suite-whole-sentence",
+        file="elmo_tools/experiments/suites.py",
+        old="chosen = regions.values() if",
+        new="chosen = [range(len(words) - 1)] if",
+        tests="tests/tools/test_suites.py",
+    ),
+    Mutant(
+        name="suite-known-items",
+        file="elmo_tools/experiments/suites.py",
+        old="is_known[sentence.item] = False",
+        new="pass",
+        tests="tests/tools/test_suites.py",
+    ),
+    Mutant(
+        name="suite-total-of-first-predictions",
+        file="elmo_tools/experiments/suites.py",
+        old="if outcome.number == 1]",
+        new="]",
+        tests="tests/tools/test_suites.py",
+    ),
+    Mutant(
+        name="suite-region-without-a-value",
+        file="elmo_tools/experiments/suites.py",
+        old='if suite.metric == "sum" else None',
+        new="",
+        tests="tests/tools/test_suites.py",
+    ),
+    Mutant(
+        name="suite-given-twice",
+        file="elmo_tools/experiments/suites.py",
+        old="seen.add(path.resolve())",
+        new="seen.add(path)",
+        tests="tests/tools/test_suites.py",
+    ),
+    Mutant(
+        name="regions-begin-after-a-space",
+        file="elmo_tools/experiments/regions.py",
+        old="len(part) + 1 for part in parts",
+        new="len(part) for part in parts",
+        tests="tests/tools/test_suites.py",
+    ),
+]
+
 MUTANTS = [
     *FORECAST,
+    *SUITES,
     *LOSSES,
     *STREAMS,
     *RESUME,

@@ -272,7 +272,7 @@ def test_files_that_are_no_suites_are_named(model, tmp_path):
     write(tmp_path / "s.json", suite())
     with pytest.raises(UserError, match=r"no file matches .*x\*"):
         suite_files([str(tmp_path / "x*")])
-    for twice in (["s.json", "s.json"], ["s.json", "."], ["*.json", "../*/s.json"]):
+    for twice in (["s.json", "s.json"], ["s.json", "."], ["../*/s.json", "*.json"]):
         with pytest.raises(UserError, match=r"s.json is given twice"):
             suite_files([str(tmp_path / name) for name in twice])
     write(tmp_path / "t.json", suite())
