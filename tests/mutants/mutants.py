@@ -2276,9 +2276,34 @@ SUITES = [
     ),
 ]
 
+PUBLIC_TESTS = [
+    Mutant(
+        name="public-tests-row-of-a-time",
+        file="benchmarks/linguists.py",
+        old='int(row["zone"]) + 1] = row["meanItemRT"]',
+        new='int(row["zone"])] = row["meanItemRT"]',
+        tests="tests/benchmarks/test_linguists.py",
+    ),
+    Mutant(
+        name="public-tests-mean-of-sets",
+        file="benchmarks/linguists.py",
+        old="is_right[row[set_column]].append(",
+        new='is_right["all"].append(',
+        tests="tests/benchmarks/test_linguists.py",
+    ),
+    Mutant(
+        name="public-tests-good-line",
+        file="benchmarks/linguists.py",
+        old="for bad, good in zip(lines[::2], lines[1::2], strict=True):",
+        new="for good, bad in zip(lines[::2], lines[1::2], strict=True):",
+        tests="tests/benchmarks/test_linguists.py",
+    ),
+]
+
 MUTANTS = [
     *FORECAST,
     *SUITES,
+    *PUBLIC_TESTS,
     *LOSSES,
     *STREAMS,
     *RESUME,
