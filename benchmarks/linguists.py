@@ -3,6 +3,7 @@
     python benchmarks/linguists.py pairs public         # writes public/blimp.jsonl and others
     python benchmarks/linguists.py times public         # writes public/natural-stories.tsv, ...
     python benchmarks/linguists.py shares scores.tsv    # of `run_eval.py --pairs --output`
+    python benchmarks/linguists.py circuits suites.tsv  # of `run_eval.py --suite --output`
     python benchmarks/linguists.py reading public public/reading-surprisal.tsv    # BabyLM's scores
 
 The folder holds clones of the repositories. A share is the mean of the test sets' shares, whatever
@@ -34,6 +35,14 @@ from elmo_tools.experiments.pairs import ROUNDING
 BABYLM = "babylm-evaluation-2025/evaluation_data/full_eval"
 READING = f"{BABYLM}/reading/reading_data.csv"
 DIRECTIONS = ("forward", "backward", "both")
+CIRCUITS = {  # of Hu et al. 2020, by how the names of their suites begin
+    "agreement": ("number_",),
+    "center embedding": ("center_",),
+    "garden paths": ("npz_", "mvrr"),
+    "gross syntactic state": ("subordination",),
+    "licensing": ("npi_", "reflexive_"),
+    "long-distance dependencies": ("fgd_", "cleft"),
+}
 EYE_TRACKING = ("RTfirstfix", "RTfirstpass", "RTgopast", "RTrightbound")
 
 
@@ -49,7 +58,9 @@ class Pair(NamedTuple):
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = arguments.parser(__doc__)
-    commands = parser.add_subparsers(required=True, metavar="pairs | times | shares | reading")
+    commands = parser.add_subparsers(
+        required=True, metavar="pairs | times | shares | circuits | reading"
+    )
 
     pairs = commands.add_parser("pairs", help="write minimal pairs as JSON lines")
     pairs.set_defaults(command=write_pairs)
@@ -66,6 +77,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     shares.add_argument("--known", action="store_true", help="count pairs of known words only")
     shares.add_argument("--set", default="UID", help="column of the test set (default: UID)")
     shares.add_argument("--group", metavar="COLUMN", help="also print the mean of these groups")
+
+    circuits = commands.add_parser("circuits", help="print the shares of SyntaxGym's circuits")
+    circuits.set_defaults(command=print_circuits)
+    circuits.add_argument("scores", type=Path, help="table of `run_eval.py --suite --output`")
 
     reading = commands.add_parser("reading", help="print the two scores of BabyLM's reading task")
     reading.set_defaults(command=print_reading)
@@ -343,6 +358,31 @@ def mean_shares(
         is_right[row[set_column]].append([float(row[name]) > ROUNDING for name in columns])
     shares = [np.mean(values, axis=0) for values in is_right.values()]
     return len(shares), np.mean(shares, axis=0)
+
+
+# SyntaxGym ---------------------------------------------------------------------------------------
+
+
+def print_circuits(args: argparse.Namespace) -> None:
+    """Print the mean of the suites of each circuit: shares of items whose first prediction holds.
+
+    As in the authors' tables, other predictions and other suites are not counted.
+    """
+    holds = defaultdict(list)
+    for row in read_table(args.scores):
+        if row["prediction"] == "1":
+            holds[row["suite"]].append([float(row[name]) for name in DIRECTIONS])
+    shares = {suite: np.mean(items, axis=0) for suite, items in holds.items()}
+    members = {}
+    for circuit, beginnings in CIRCUITS.items():
+        members[circuit] = [suite for suite in shares if suite.startswith(beginnings)]
+    members["all"] = list(itertools.chain.from_iterable(members.values()))
+    print(f"{'':26}  suites   forward  backward      both")
+    for circuit, suites in members.items():
+        if suites:
+            means = np.mean([shares[suite] for suite in suites], axis=0)
+            cells = [f"{mean:10.1%}" for mean in means]
+            print(f"{circuit:26}  {len(suites):6}" + "".join(cells))
 
 
 # BabyLM's reading task ---------------------------------------------------------------------------

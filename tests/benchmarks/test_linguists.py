@@ -165,3 +165,17 @@ def test_surprisal_that_explains_all_times_has_the_score_of_100(tmp_path, capsys
     forward, backward = capsys.readouterr().out.splitlines()
     assert forward.split() == ["forward", "eye", "tracking", "100.00", "self-paced", "100.00"]
     assert float(backward.split()[3]) < 90
+
+
+def test_a_circuit_is_the_mean_of_its_suites(tmp_path, capsys):
+    """Of a suite with several predictions the first counts, and suites of no circuit do not."""
+    rows = ["suite\tprediction\titem\tforward\tbackward\tboth\tin_vocabulary"]
+    rows += ["npi_any\t1\t1\t1\t0\t0\t1", "npi_any\t2\t1\t0\t0\t1\t1"]
+    rows += ["npi_any\t1\t2\t1\t0\t0\t1", "reflexive_src\t1\t1\t0\t1\t0\t1"]
+    rows += ["cleft\t1\t1\t1\t1\t0\t1", "nn-nv-rpl\t1\t1\t1\t1\t1\t1"]
+    write(tmp_path / "suites.tsv", "\n".join(rows))
+    linguists.main(["circuits", str(tmp_path / "suites.tsv")])
+    _, licensing, distant, total = capsys.readouterr().out.splitlines()
+    assert licensing.split()[1:] == ["2", "50.0%", "50.0%", "0.0%"]
+    assert distant.split()[2:] == ["1", "100.0%", "100.0%", "0.0%"]
+    assert total.split() == ["all", "3", "66.7%", "66.7%", "0.0%"]
