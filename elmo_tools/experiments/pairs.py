@@ -17,6 +17,7 @@ from elmo_core.text.tokenise import Tokeniser
 FIELDS = ("sentence_good", "sentence_bad")
 SHARED_PREFIX = "prefix"
 PREFIXES = ("prefix_good", "prefix_bad")
+TEXTS = (*FIELDS, SHARED_PREFIX, *PREFIXES)
 ROUNDING = 1e-3  # bits between equal sentences in different batches
 
 
@@ -132,11 +133,10 @@ def _split_cells(line: str) -> list[str]:
 
 def _header(cells: Sequence[str]) -> list[str]:
     """Return the names of columns if these cells are a header, else nothing."""
-    ours = {*FIELDS, SHARED_PREFIX, *PREFIXES}
     names = []
     for cell in cells:
         name = cell.strip()
-        names.append(name.lower() if name.lower() in ours else name)
+        names.append(name.lower() if name.lower() in TEXTS else name)
     return names if set(FIELDS) <= set(names) else []
 
 
@@ -148,30 +148,33 @@ def _named(names: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
 
 def _check_fields(fields: dict[str, Any], groups: Sequence[str]) -> None:
     """Raise a ValueError unless a line has two sentences, the groups, and both prefixes or none."""
-    for name in (*FIELDS, *groups):
+    for name in chain(FIELDS, groups):
         if name not in fields:
             raise ValueError(f"the line has no {name}")
-    for name in (*FIELDS, SHARED_PREFIX, *PREFIXES):
-        text = fields.get(name)
-        if name not in FIELDS and text is None:
-            continue
-        if not isinstance(text, str):
+    for name in TEXTS:
+        is_missing = name not in FIELDS and fields.get(name) is None
+        if not is_missing and not isinstance(fields[name], str):
             raise ValueError(f"{name} is not text")
-        if name in FIELDS and not text.strip():
+    for name in FIELDS:
+        if not fields[name].strip():
             raise ValueError(f"{name} is empty")
     given = [name for name in PREFIXES if fields.get(name) is not None]
     if len(given) == 1:
         (missing,) = set(PREFIXES) - set(given)
         raise ValueError(f"the line has {given[0]}, but no {missing}")
-    if given and fields.get(SHARED_PREFIX) is not None:
-        raise ValueError(f"the line has {SHARED_PREFIX} and {given[0]}, of which one is too many")
+    if _text(fields, SHARED_PREFIX) and any(_text(fields, name) for name in PREFIXES):
+        raise ValueError(f"the line has {SHARED_PREFIX}, and {' and '.join(PREFIXES)}")
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    """The text of a field; empty if there is none."""
+    return (fields.get(name) or "").strip()
 
 
 def _sentences(fields: dict[str, Any], tokenise: Tokeniser) -> list[Sentence]:
     """Return the better and the worse sentence."""
-    shared = fields.get(SHARED_PREFIX) or ""
-    prefixes = [(fields.get(name) or shared).strip() for name in PREFIXES]
-    texts = [fields[name].strip() for name in FIELDS]
+    texts = [_text(fields, name) for name in FIELDS]
+    prefixes = [_text(fields, name) or _text(fields, SHARED_PREFIX) for name in PREFIXES]
     if any(prefixes):
         parts = zip(prefixes, texts, strict=True)
         sentences = [_continuation(prefix, text, tokenise) for prefix, text in parts]

@@ -122,7 +122,7 @@ def test_a_line_that_is_no_pair_is_named_with_the_cause(tmp_path, name, line, wo
         ({"prefix": 3}, "p.jsonl:1: prefix is not text"),
         ({"prefix_good": "the"}, "has prefix_good, but no prefix_bad"),
         ({"prefix_bad": "the"}, "has prefix_bad, but no prefix_good"),
-        ({"prefix": "a", "prefix_good": "a", "prefix_bad": "a"}, "prefix and prefix_good"),
+        ({"prefix": "a", "prefix_good": "a", "prefix_bad": "a"}, "prefix, and prefix_good"),
         ({"prefix": "a", "sentence_bad": "\u200b"}, "p.jsonl:1: sentence_bad has no words"),
         ({"sentence_good": "\u200b"}, "p.jsonl:1: sentence_good has no words"),
     ],
@@ -166,11 +166,12 @@ def test_sentences_that_differ_in_their_prefix_are_not_equal(tmp_path, caplog):
 @pytest.mark.parametrize("name", ["p.jsonl", "p.tsv"])
 def test_a_continuation_is_scored_given_its_prefix(model, tmp_path, name):
     """Its words, without the end. A pair without prefixes is scored whole."""
-    columns = ["sentence_good", "sentence_bad", "prefix_good", "prefix_bad"]
+    columns = ["sentence_good", "sentence_bad", "prefix_good", "prefix_bad", "prefix"]
     rows = [
-        ["river bank", "bank", "the", "a"],
-        ["the", "the", "", "a unheard"],
-        ["the bank", "bank the", "", ""],
+        ["river bank", "bank", "the", "a", ""],
+        ["the", "the", "", "a unheard", ""],
+        ["the bank", "bank the", "", "", ""],
+        ["bank", "river", "", "", "the"],
     ]
     if name == "p.tsv":
         lines = ["\t".join(cells) for cells in [columns, *rows]]
@@ -182,12 +183,13 @@ def test_a_continuation_is_scored_given_its_prefix(model, tmp_path, name):
         bits(model, "a bank")[1:2].sum(0) - bits(model, "the river bank")[1:3].sum(0),
         bits(model, "a unheard the")[2:3].sum(0) - bits(model, "the")[:1].sum(0),
         bits(model, "bank the").sum(0) - bits(model, "the bank").sum(0),
+        bits(model, "the river")[1] - bits(model, "the bank")[1],
     ]
     rows = table(tmp_path / "out.tsv")
     written = [[float(row["forward"]), float(row["backward"])] for row in rows]
     np.testing.assert_allclose(written, expected, atol=1e-4)
     assert written[1][1] == pytest.approx(0, abs=1e-4)  # backward reads no prefix
-    assert [row["in_vocabulary"] for row in rows] == ["1", "1", "1"]  # the prefix is not scored
+    assert [row["in_vocabulary"] for row in rows] == ["1"] * 4  # the prefix is not scored
 
 
 def test_a_prefix_is_tokenised_together_with_the_sentence(tmp_path):
