@@ -142,6 +142,7 @@ def test_the_wheel_holds_the_library_and_the_scripts_in_a_folder(wheel):
         "elmo_core/py.typed",
         "elmo_tasks/py.typed",
         "elmo_tools/senses/page.html",
+        "elmo_tools/experiments/examples/reading_times.py",
         "elmo_tools/export/examples/model_io.py",
         "elmo_tools/py.typed",
         *(f"elmo_scripts/{script}.py" for script, _ in command.COMMANDS.values()),
