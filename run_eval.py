@@ -500,18 +500,17 @@ def write_suites(
     texts = list(chain.from_iterable(suite.texts for suite in suites))
     tokenise = item_tokeniser(args, path=suites[0].path, sentences=texts, embedder=embedder)
     tokenised = [tokenise_suite(suite, tokenise) for suite in suites]
-    sentences = list(chain.from_iterable(tokenised))
-    surprisals = embedder.iter_surprisal(sentence.tokens for sentence in sentences)
-    progress = tqdm(surprisals, total=len(sentences), unit=" sentences", disable=None, leave=False)
-    records = iter(progress)
+    sentences = chain.from_iterable(tokenised)
+    records = embedder.iter_surprisal(sentence.tokens for sentence in sentences)
+    progress = tqdm(suites, unit=" suites", disable=None, leave=False)
     found = []
-    with table_file(args.output) as rows:
-        rows.writerow(["suite", "prediction", "item", *DIRECTIONS, "in_vocabulary"])
-        for suite, of_suite in zip(suites, tokenised, strict=True):
+    with table_file(args.output) as file:
+        file.writerow(["suite", "prediction", "item", *DIRECTIONS, "in_vocabulary"])
+        for suite, of_suite in zip(progress, tokenised, strict=True):
             of_records = list(islice(records, len(of_suite)))
             for outcome in outcomes(suite, of_suite, of_records):
                 found.append(outcome)
-                rows.writerows(outcome.rows())
+                file.writerows(outcome.rows())
     print_shares("items", {"": list(summary(found))})
 
 

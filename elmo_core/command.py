@@ -8,7 +8,7 @@ COMMANDS = {  # of `elmo`: the script, and what it does
     "eval": ("run_eval", "compute the perplexity of held-out text"),
     "surprisal": (
         "run_eval",
-        "the same: surprisal of words and sentences, minimal pairs, regions of experiments",
+        "the same: surprisal of words and sentences, minimal pairs, experiments",
     ),
     "embed": ("run_embed", "write the vectors of a text to HDF5"),
     "polysemy": ("run_polysemy", "show the senses of a word in context"),
