@@ -187,14 +187,12 @@ class _Parser:
     def _check_operand(self, kind: str, level: _Level) -> None:
         if kind != level.operands:
             operators = " ".join(level.operators)
-            self._fail(f"{level.operands}, not {kind}, on both sides of {operators}")
+            self._fail(f"{level.operands} on both sides of {operators}, not {kind}")
 
     def _fail(self, expected: str) -> NoReturn:
         """Raise an error that shows the place."""
-        before = self.text[: self.position]
         rest = self.text[self.position :]
-        found = f"found {rest!r:.20}" if rest else "the formula ends"
+        place = f"character {self.position + 1}: found {rest[:20]!r}" if rest else "the end"
         raise UserError(
-            f"{self.where}: {found} after {before[-40:]!r}, expected {expected}. "
-            f"The formula is {self.text!r:.200}"
+            f"{self.where}, {place}, expected {expected}. The formula is {self.text!r:.200}"
         )

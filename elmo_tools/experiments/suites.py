@@ -141,6 +141,8 @@ def read_suites(paths: Sequence[Path]) -> list[Suite]:
 def read_suite(path: Path) -> Suite:
     """Read a test suite."""
     text = "\n".join(read_lines(path))
+    if not text.strip():
+        raise UserError(f"{path} is empty, expected {EXPECTED}.")
     try:
         values = parse_json(text)
     except ValueError as error:

@@ -200,7 +200,7 @@ FORMULA = ("predictions", 1, "formula")
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("", "invalid JSON"),
+        ("", "is empty"),
         ("{", "invalid JSON.*line 1"),
         ("[" * 200_000, "invalid JSON.*brackets"),
         ("[1, 2]", "'meta' is missing"),
@@ -211,7 +211,7 @@ FORMULA = ("predictions", 1, "formula")
         (changed("meta", "metric", value="all"), "meta: metric='all'"),
         (changed("predictions", value=[]), "'predictions' is empty"),
         (changed("predictions", 1, "type", value="relation"), "prediction 2: .*'relation'"),
-        (changed(*FORMULA, value="(2;%a%) >"), "prediction 2: the formula ends"),
+        (changed(*FORMULA, value="(2;%a%) >"), "prediction 2, the end, expected a region"),
         (changed(*FORMULA, value="(2;%c%) > 1"), "item_number 7: no condition 'c'.*n 2.* a, b"),
         (changed(*FORMULA, value="(5;%b%) > 1"), "item_number 7, condition 'b': no region 5"),
         (changed(*FORMULA, value="(*;%c%) > 1"), "no condition 'c'"),
