@@ -2300,8 +2300,61 @@ PUBLIC_TESTS = [
     ),
 ]
 
+READING_TIMES = [
+    Mutant(
+        name="reading-times-spill-over-across-texts",
+        file="elmo_tools/experiments/examples/reading_times.py",
+        old="is_same_text = text[lag:] == text[:-lag]",
+        new="is_same_text = text[lag:] == text[lag:]",
+        tests="tests/tools/test_reading_times.py",
+    ),
+    Mutant(
+        name="reading-times-held-out-words",
+        file="elmo_tools/experiments/examples/reading_times.py",
+        old="is_held_out[block] = True",
+        new="is_held_out[block] = False",
+        tests="tests/tools/test_reading_times.py",
+    ),
+    Mutant(
+        name="reading-times-mean-of-a-text",
+        file="elmo_tools/experiments/examples/reading_times.py",
+        old="times=times[is_fitted] - means[text]",
+        new="times=times[is_fitted]",
+        tests="tests/tools/test_reading_times.py",
+    ),
+    Mutant(
+        name="reading-times-ends-of-sentences",
+        file="elmo_tools/experiments/examples/reading_times.py",
+        old="if token.begin < token.end:",
+        new="if token.begin <= token.end:",
+        tests="tests/tools/test_reading_times.py",
+    ),
+    Mutant(
+        name="reading-times-rarest-token",
+        file="elmo_tools/experiments/examples/reading_times.py",
+        old="worst = max(worst, min(rank, lower))",
+        new="worst = max(worst, rank)",
+        tests="tests/tools/test_reading_times.py",
+    ),
+    Mutant(
+        name="reading-times-interval-of-sentences",
+        file="elmo_tools/experiments/examples/reading_times.py",
+        old="total[drawn].sum() / size[drawn].sum()",
+        new="total[drawn].sum() / size.sum()",
+        tests="tests/tools/test_reading_times.py",
+    ),
+    Mutant(
+        name="reading-times-word-of-a-token",
+        file="elmo_tools/experiments/examples/reading_times.py",
+        old='token.begin, side="right") - 1',
+        new='token.end, side="right") - 1',
+        tests="tests/tools/test_reading_times.py",
+    ),
+]
+
 MUTANTS = [
     *FORECAST,
+    *READING_TIMES,
     *SUITES,
     *PUBLIC_TESTS,
     *LOSSES,

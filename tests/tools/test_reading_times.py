@@ -32,7 +32,14 @@ class Made:
     per bit at the word, 3 at the next one.
     """
 
-    def __init__(self, folder: Path, n: int = 480, n_texts: int = 4, noise: float = 8):
+    def __init__(
+        self,
+        folder: Path,
+        n: int = 480,
+        n_texts: int = 4,
+        noise: float = 8,
+        n_without_marks: int = 0,
+    ):
         random = np.random.default_rng(3)
         self.words = ["".join(random.choice([*"aeiou"], 1 + k % 7)) for k in range(n)]
         self.frequency = random.normal(size=n).round(3)
@@ -54,18 +61,10 @@ class Made:
             + random.normal(0, noise, n)
         ).round(3)
         self.header = ["word", "time", "text", "position", "frequency", "other"]
-        self.rows = [
-            [f"{word}.", *values]
-            for word, *values in zip(
-                self.words,
-                self.times,
-                self.text,
-                self.place,
-                self.frequency,
-                self.other,
-                strict=True,
-            )
-        ]
+        columns = [self.times, self.text, self.place, self.frequency, self.other]
+        marks = ["" if k < n_without_marks else "." for k in range(n)]
+        shown = [word + mark for word, mark in zip(self.words, marks, strict=True)]
+        self.rows = [[word, *values] for word, *values in zip(shown, *columns, strict=True)]
         self.folder = folder
         self.table = write_table(folder / "times.tsv", [self.header, *self.rows])
         self.tokens = [COLUMNS]
@@ -76,14 +75,17 @@ class Made:
             sentence += 100 * self.text[k]
             where = [self.text[k], sentence, 2 * position]
             end = begin + len(word)
-            # a word's surprisal is the sum of its two tokens'
-            self.tokens += [
-                [*where, begin, end, word, self.forward[k] - 0.5, self.backward[k], 1],
-                [*where[:2], 2 * position + 1, end, end + 1, ".", 0.5, 0, 1],
-            ]
+            bits = self.forward[k]
+            if marks[k]:  # the word's surprisal is the sum of its two tokens'
+                bits -= 0.5
+            self.tokens.append([*where, begin, end, word, bits, self.backward[k], 1])
+            if marks[k]:
+                where[2] += 1
+                end += 1
+                self.tokens.append([*where, end - 1, end, ".", 0.5, 0, 1])
             if position == SENTENCE - 1:
-                self.tokens.append([*where[:2], 2 * SENTENCE, end + 1, end + 1, "</S>", 99, 99, 1])
-            begin = end + 2
+                self.tokens.append([*where[:2], 2 * SENTENCE, end, end, "</S>", 99, 99, 1])
+            begin = end + 1
         self.surprisal = write_table(folder / "surprisal.tsv", self.tokens)
 
     def fit(self, capsys, *flags) -> dict[str, list[float]]:
@@ -196,6 +198,22 @@ def test_words_are_left_out_as_the_flags_say(made, capsys):
     write_table(made.table, [made.header, *made.rows])
     assert fitted(made, capsys, "--exclude") == n - 1 - 2
     assert fitted(made, capsys, "--exclude", "unknown") == n - 1 - 2 - 2
+
+
+def test_words_with_marks_and_those_after_them_are_left_out(tmp_path, capsys):
+    made = Made(tmp_path, n_without_marks=100)
+    assert fitted(made, capsys, "--exclude", "marks") == 100 - 1
+
+
+def test_an_interval_is_that_of_whole_sentences():
+    random = np.random.default_rng(0)
+    sentence = np.repeat(np.arange(200), random.integers(1, 20, 200))
+    ones = np.ones(len(sentence))
+    assert reading_times.interval(ones, sentence) == (1, 1)
+    by_sentence = random.normal(size=200)
+    low, high = reading_times.interval(np.repeat(by_sentence, 5), np.repeat(np.arange(200), 5))
+    assert high - low == pytest.approx(2 * 1.96 * by_sentence.std() / 200**0.5, rel=0.1)
+    assert low < by_sentence.mean() < high
 
 
 TEXT = "“Come, said the river… bank can't — naïve. Don't you? He (the bank) left"
