@@ -2347,7 +2347,7 @@ READING_TIMES = [
         name="reading-times-word-of-a-token",
         file="elmo_tools/experiments/examples/reading_times.py",
         old='token.begin, side="right") - 1',
-        new='token.end, side="right") - 1',
+        new='token.begin, side="left") - 1',
         tests="tests/tools/test_reading_times.py",
     ),
 ]

@@ -43,6 +43,7 @@ PAGES = [
     *sorted(f"docs/{path.name}" for path in PROJECT.glob("docs/*.md") if "_zh" not in path.name),
 ]
 READMES = ["data/README.md"]
+EXAMPLES = PROJECT / "elmo_tools" / "experiments" / "examples"
 RUN = [["docs/pretraining.md", "docs/cluster.md"], ["docs/embedding.md"]]
 PADDLENLP = """
 python -m paddle.distributed.launch --gpus '0,1' run_pretrain.py --train_data_path='./1-billion-word/training-tokenized-shuffled/*' --vocab_file='./1-billion-word/vocab-15w.txt' --save_dir='./checkpoints' --device='gpu'
@@ -136,8 +137,10 @@ def test_chinese_pages_link_to_chinese_pages(page):
 def test_the_commands_of_the_pages_parse(readme, monkeypatch, capsys):
     """The shell understands them, and every call of a script has flags that the script takes."""
     subprocess.run(["bash", "-n"], input="\n".join(commands(readme)), text=True, check=True)
-    folders = [(PROJECT / readme).parent, PROJECT, PROJECT / "LAC_demo"]
+    folders = [(PROJECT / readme).parent, PROJECT, PROJECT / "LAC_demo", EXAMPLES]
     for line in commands(readme):
+        if line.startswith("cp "):
+            continue
         line = line.replace(
             "--allow_changes'", "--allow_changes"
         )  # the end of the script for Slurm
@@ -165,6 +168,7 @@ def flags() -> set[str]:
             *PROJECT.glob("*.py"),
             *PROJECT.glob("*_demo/*.py"),
             *PROJECT.glob("benchmarks/*.py"),
+            *EXAMPLES.glob("*.py"),
         ):
             if "parser(" in (text := path.read_text(encoding="utf-8")) and "__main__" in text:
                 for parser in parsers(parser_of(path, patch)):

@@ -3,14 +3,18 @@ join with the tokens, the figure, and mistakes in its tables.
 """
 
 import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 from experiment_runs import run
+from project import PROJECT
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import KFold
 
+import run_eval
 from elmo import ELMoEmbedder
 from elmo_core.text.tokenise import Tokeniser
 from elmo_tools.experiments.examples import reading_times
@@ -334,3 +338,31 @@ def test_rows_of_a_text_must_be_together_unless_they_are_numbered(made, capsys):
     assert len(made.fit(capsys)) == 3
     write_table(made.table, [made.header, *made.rows[1:], made.rows[0]])
     fails(made, capsys, "text '0' again")
+
+
+SECTION = re.compile(r"^## (?:Reading times|阅读时间)\n.*?^```bash\n(.*?)^```", re.M | re.S)
+
+
+@pytest.mark.parametrize("page", ["linguists.md", "linguists_zh.md"])
+def test_the_commands_of_the_page_find_the_effect_that_it_names(
+    page, tmp_path, monkeypatch, capsys
+):
+    """6 ms per bit, at the word and the next one together."""
+    monkeypatch.chdir(tmp_path)
+    Path("elmo_tools").symlink_to(PROJECT / "elmo_tools")
+    block = SECTION.search((PROJECT / "docs" / page).read_text(encoding="utf-8"))[1]
+    for line in block.replace("\\\n", " ").splitlines():
+        command, *rest = shlex.split(line, comments=True) or [""]
+        if command == "python":
+            capsys.readouterr()
+            scripts = {"reading_times.py": reading_times.main, "run_eval.py": run_eval.main}
+            scripts[rest[0]](rest[1:])
+        elif command:
+            subprocess.run(["bash", "-ec", line], check=True)
+    printed = capsys.readouterr().out.splitlines()
+    shown = re.findall(r"^# (.*)", block, re.M)
+    assert printed[:2] == shown[:2] and len(printed) == len(shown)
+    forward = re.match(r"forward +(\S+) .* (\S+)$", printed[4])
+    assert float(forward[1]) > 0.3 and float(forward[2]) == pytest.approx(6, abs=1.5)
+    assert Path("figure.svg").read_text(encoding="utf-8").startswith("<?xml")
+    assert Path("reading_times.py").read_bytes() == Path(reading_times.__file__).read_bytes()
