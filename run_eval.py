@@ -49,7 +49,7 @@ from elmo_tools.experiments.pairs import (
 )
 from elmo_tools.experiments.regions import Baselines, read_items, region_rows
 from elmo_tools.experiments.suites import (
-    DIRECTIONS,
+    COLUMNS,
     Suite,
     outcomes,
     read_suites,
@@ -505,7 +505,7 @@ def write_suites(
     progress = tqdm(suites, unit=" suites", disable=None, leave=False)
     found = []
     with table_file(args.output) as file:
-        file.writerow(["suite", "prediction", "item", *DIRECTIONS, "in_vocabulary"])
+        file.writerow(COLUMNS)
         for suite, of_suite in zip(progress, tokenised, strict=True):
             of_records = list(islice(records, len(of_suite)))
             for outcome in outcomes(suite, of_suite, of_records):

@@ -32,7 +32,8 @@ METRICS = {  # of the surprisals of a region's words
     "max": np.max,
     "min": np.min,
 }
-DIRECTIONS = ("forward", "backward", "both")
+COLUMNS = ("suite", "prediction", "item", "forward", "backward", "both", "in_vocabulary")
+DIRECTIONS = COLUMNS[3:6]
 NO_SHARES = np.full(len(DIRECTIONS), np.nan)
 EXPECTED = "a test suite in SyntaxGym's JSON"
 
@@ -98,12 +99,12 @@ class Outcome(NamedTuple):
         return int(self.in_vocabulary.sum())
 
     def shares(self, only_known: bool = False) -> np.ndarray:
-        """The shares of the items for which the prediction holds (3,), NaN if there are none.
+        """The shares of the items for which the prediction holds (3,).
 
         only_known: of those whose words are all known.
         """
         holds = self.holds[self.in_vocabulary] if only_known else self.holds
-        return holds.mean(axis=0) if len(holds) else NO_SHARES
+        return holds.mean(axis=0)
 
     def rows(self) -> Iterator[list[str | int]]:
         """Yield a row of the table of each item."""
@@ -309,14 +310,16 @@ def summary(found: Sequence[Outcome]) -> Iterator[list[str | int | float]]:
     alternatives. Suites without an item whose words are all known are not in the mean of these.
     """
     for outcome in found:
-        shares = outcome.shares()
-        known_shares = outcome.shares(only_known=True)
-        yield [outcome.name, len(outcome.holds), *shares, outcome.n_known, *known_shares]
+        yield _row(outcome.name, [outcome])
     first = [outcome for outcome in found if outcome.number == 1]
-    n_items = sum(len(outcome.holds) for outcome in first)
-    n_known = sum(outcome.n_known for outcome in first)
-    means = np.mean([outcome.shares() for outcome in first], axis=0)
-    known = [outcome.shares(only_known=True) for outcome in first if outcome.n_known]
-    known_means = np.mean(known or [NO_SHARES], axis=0)
-    name = f"mean of {format_count(len(first), 'suites')}"
-    yield [name, n_items, *means, n_known, *known_means]
+    yield _row(f"mean of {format_count(len(first), 'suites')}", first)
+
+
+def _row(name: str, found: Sequence[Outcome]) -> list[str | int | float]:
+    """A row of `summary`, of the mean of outcomes."""
+    n_items = sum(len(outcome.holds) for outcome in found)
+    n_known = sum(outcome.n_known for outcome in found)
+    shares = np.mean([outcome.shares() for outcome in found], axis=0)
+    known = [outcome.shares(only_known=True) for outcome in found if outcome.n_known]
+    known_shares = np.mean(known or [NO_SHARES], axis=0)
+    return [name, n_items, *shares, n_known, *known_shares]
