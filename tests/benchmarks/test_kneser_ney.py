@@ -7,9 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 import runs
+from naive_kneser_ney import NaiveKneserNey
 
 from elmo_core.text.corpus import Corpus, read_ids
-from elmo_core.text.kneser_ney import FALLBACK_DISCOUNTS, KneserNey
+from elmo_core.text.kneser_ney import KneserNey
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_tools.pretraining import streams
 
@@ -25,62 +26,12 @@ def sentences(n: int, seed: int) -> list[list[int]]:
     ]
 
 
-class Naive:
-    """The formula as written, one n-gram at a time. No sentence is long enough for 9-grams."""
-
-    def __init__(self, text: list[list[int]], order: int):
-        self.order, self.begin = order, text[0][0]
-        windows = (
-            s[i - k + 1 : i + 1]
-            for s in text
-            for i in range(1, len(s))
-            for k in range(1, min(i + 2, order + 2))
-        )
-        self.seen = Counter(map(tuple, windows))
-        self.counts = {gram: self.count(gram) for gram in self.seen if len(gram) <= order}
-        self.discounts = {}
-        for k in range(1, order + 1):
-            n = Counter(count for gram, count in self.counts.items() if len(gram) == k)
-            if n[1] and n[2] and n[3]:
-                y = n[1] / (n[1] + 2 * n[2])
-                self.discounts[k] = [i - (i + 1) * y * n[i + 1] / n[i] for i in (1, 2, 3)]
-            if k not in self.discounts or min(self.discounts[k]) <= 0:
-                self.discounts[k] = FALLBACK_DISCOUNTS
-
-    def count(self, gram: tuple) -> int:
-        if len(gram) == self.order or gram[0] == self.begin:
-            return self.seen[gram]
-        return len(
-            {
-                longer[0]
-                for longer in self.seen
-                if len(longer) == len(gram) + 1 and longer[1:] == gram
-            }
-        )
-
-    def discount(self, gram: tuple) -> float:
-        return self.discounts[len(gram)][min(self.counts[gram], 3) - 1]
-
-    def probability(self, word: int, context: tuple) -> float:
-        context = context[max(0, len(context) - self.order + 1) :]
-        lower = self.probability(word, context[1:]) if context else 1 / WORDS
-        family = [
-            gram for gram in self.counts if len(gram) == len(context) + 1 and gram[:-1] == context
-        ]
-        if not family:
-            return lower
-        total = sum(map(self.counts.get, family))
-        gram = (*context, word)
-        kept = self.counts[gram] - self.discount(gram) if gram in family else 0
-        return kept / total + sum(map(self.discount, family)) / total * lower
-
-
 @pytest.mark.parametrize("direction", [1, -1])
 @pytest.mark.parametrize("order", [1, 2, 3, 4, 9])
 def test_equals_the_formula_taken_word_by_word(order, direction):
     text, held_out = ([s[::direction] for s in sentences(60, seed)] for seed in (1, 2))
     held_out.append([held_out[0][0], 8, 2, 8, 8, held_out[0][-1]])
-    model, naive = KneserNey(text, WORDS, order), Naive(text, order)
+    model, naive = KneserNey(text, WORDS, order), NaiveKneserNey(text, WORDS, order)
     for level, expected in zip(model.levels, naive.discounts.values(), strict=order < 9):
         assert level.discounts == pytest.approx(expected)
     expected = [naive.probability(s[i], tuple(s[:i])) for s in held_out for i in range(1, len(s))]

@@ -7,8 +7,10 @@ import pytest
 from shards import MARKERS, WORDS, write, write_shards
 
 from elmo_core.messages import UserError
+from elmo_core.text import corpus as corpus_module
 from elmo_core.text import text_files
 from elmo_core.text.corpus import Corpus
+from elmo_core.text.speller import UnknownWords
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_tools.pretraining.streams import EvalStream, TrainStream
 
@@ -146,3 +148,20 @@ def test_a_sample_of_the_words_is_looked_up_and_everything_counted(
         0 < sample.looked_up < exact.tokens / 5
         and 0.5 < sample.unknown_share / exact.unknown_share < 2
     )
+
+
+def test_unknown_words_are_counted(tmp_path, monkeypatch):
+    (tmp_path / "1.txt").write_text("the b b a <UNK>\n<S> c a </S>\nthe d\n", encoding="utf-8")
+    (tmp_path / "2.txt").write_text("e e e\nthe b\n", encoding="utf-8")
+    corpus = Corpus(tmp_path)
+    vocabulary = Vocabulary([*MARKERS, "the"])
+    expected = UnknownWords({"b": 3, "e": 3, "a": 2, "c": 1, "d": 1}, total=10)
+    found = corpus.unknown_words(vocabulary)
+    assert found == expected
+    assert list(found.counts) == list(expected.counts)
+    assert corpus.unknown_words(vocabulary, limit=3) == UnknownWords({"b": 3, "e": 3, "a": 2}, 10)
+    # of long files, only the first part
+    monkeypatch.setattr(text_files, "BLOCK_BYTES", 3)
+    monkeypatch.setattr(corpus_module, "BLOCK_BYTES", 3)
+    monkeypatch.setattr(corpus_module, "COUNTED_BYTES", 12)
+    assert corpus.unknown_words(vocabulary).counts == {"a": 2, "b": 3, "c": 1, "e": 3}

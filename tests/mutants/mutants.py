@@ -2352,11 +2352,85 @@ READING_TIMES = [
     ),
 ]
 
+SPELLER = [
+    Mutant(
+        name="speller-mass-of-the-vocabulary",
+        file="elmo_core/text/speller.py",
+        old='self._log_probabilities(["", *vocabulary])',
+        new='self._log_probabilities([""])',
+        tests="tests/library/test_speller.py",
+    ),
+    Mutant(
+        name="speller-mass-of-the-empty-word",
+        file="elmo_core/text/speller.py",
+        old='self._log_probabilities(["", *vocabulary])',
+        new="self._log_probabilities(vocabulary)",
+        tests="tests/library/test_speller.py::test_the_words_outside_the_vocabulary_sum_to_one",
+    ),
+    Mutant(
+        name="speller-words-that-are-not-kept",
+        file="elmo_core/text/speller.py",
+        old="/ max(1, known.total)",
+        new="/ max(1, int(counts.sum()))",
+        tests="tests/library/test_speller.py::test_equals_the_formula_taken_character_by_character",
+    ),
+    Mutant(
+        name="speller-share-of-the-characters",
+        file="elmo_core/text/speller.py",
+        old="np.log(self.spelled_share / self.allowed)",
+        new="np.log(1 / self.allowed)",
+        tests="tests/library/test_speller.py::test_the_words_outside_the_vocabulary_sum_to_one",
+    ),
+    Mutant(
+        name="speller-first-character-is-the-end",
+        file="elmo_core/text/speller.py",
+        old="FIRST_CHARACTER = 2",
+        new="FIRST_CHARACTER = 1",
+        tests="tests/library/test_speller.py::test_equals_the_formula_taken_character_by_character",
+    ),
+    Mutant(
+        name="speller-white-space",
+        file="elmo_core/text/speller.py",
+        old="0x110000 - 29",
+        new="0x110000",
+        tests="tests/library/test_speller.py",
+    ),
+    Mutant(
+        name="speller-parts-of-many-words",
+        file="elmo_core/text/speller.py",
+        old="begins = np.cumsum(lengths) - lengths",
+        new="begins = np.cumsum(lengths) - lengths[0]",
+        tests="tests/library/test_speller.py",
+    ),
+    Mutant(
+        name="speller-of-few-words",
+        file="elmo_core/text/vocabulary.py",
+        old="rarest = self.words[::-1][:n_missing]",
+        new="rarest = self.words[:0] or list(self.tokens[:1])",
+        tests="tests/library/test_speller.py::test_few_words_to_learn_from",
+    ),
+    Mutant(
+        name="speller-counts-of-known-words",
+        file="elmo_core/text/corpus.py",
+        old="counts.pop(token, None)",
+        new="pass",
+        tests="tests/library/test_corpus.py",
+    ),
+    Mutant(
+        name="speller-total-of-the-most-frequent",
+        file="elmo_core/text/corpus.py",
+        old="total=counts.total()\n        )",
+        new="total=sum(counts[word] for word in words[:limit])\n        )",
+        tests="tests/library/test_corpus.py",
+    ),
+]
+
 MUTANTS = [
     *FORECAST,
     *READING_TIMES,
     *SUITES,
     *PUBLIC_TESTS,
+    *SPELLER,
     *LOSSES,
     *STREAMS,
     *RESUME,
