@@ -51,7 +51,7 @@ class KneserNey:
         ids = [np.zeros(len(words), np.int64)]
         for k in range(1, min(order, longest) + 1):
             key, is_ngram = self._keys_at(k, words, depth, ids[-1])
-            self.keys.append(np.unique(key[is_ngram]))
+            self.keys.append(_distinct(key[is_ngram]))
             ids.append(_find(self.keys[-1], key, is_ngram))
         self.levels = []
         for k in range(1, len(self.keys) + 1):
@@ -164,6 +164,13 @@ def _concatenate(sentences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.nda
 def _shifted(ids: np.ndarray) -> np.ndarray:
     """Return, at each word, the id (n,) at the word before it; 0 at the first."""
     return np.r_[0, ids[:-1]]
+
+
+def _distinct(keys: np.ndarray) -> np.ndarray:
+    """Return the different keys, sorted. np.unique takes 20 times as long from NumPy 2.3 on."""
+    keys = np.sort(keys)
+    is_first = np.append(True, keys[1:] != keys[:-1])
+    return keys[is_first]
 
 
 def _find(keys: np.ndarray, queries: np.ndarray, is_valid: np.ndarray) -> np.ndarray:

@@ -25,10 +25,9 @@ from elmo_core.text.kneser_ney import KneserNey, discounts_of, estimated_discoun
 
 ORDER = 6  # of the n-grams
 N_CHARACTERS = 0x110000 - 29  # of Unicode, without white space
-# ids; a character's is its code point behind these
-BEGIN = 0
-END = 1
-FIRST_CHARACTER = 2
+# White space, as str.split() sees it: in no word.
+BEGIN = "\x1e"
+END = "\x1f"
 WORDS_AT_ONCE = 20_000
 
 
@@ -88,9 +87,6 @@ class Speller:
 
 
 def character_ids(word: str) -> np.ndarray:
-    """Return the ids of a word's characters, with a begin and an end."""
-    code_points = np.frombuffer(word.encode("utf-32-le", "surrogatepass"), np.uint32)
-    ids = np.full(len(code_points) + 2, END, np.int64)
-    ids[0] = BEGIN
-    ids[1:-1] = FIRST_CHARACTER + code_points
-    return ids
+    """Return the code points (n + 2,) of a word's characters, with a begin and an end."""
+    text = BEGIN + word + END
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)

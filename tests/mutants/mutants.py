@@ -2382,10 +2382,10 @@ SPELLER = [
         tests="tests/library/test_speller.py::test_the_words_outside_the_vocabulary_sum_to_one",
     ),
     Mutant(
-        name="speller-first-character-is-the-end",
+        name="speller-begin-of-a-word-is-a-letter",
         file="elmo_core/text/speller.py",
-        old="FIRST_CHARACTER = 2",
-        new="FIRST_CHARACTER = 1",
+        old=r'BEGIN = "\x1e"',
+        new='BEGIN = "e"',
         tests="tests/library/test_speller.py::test_equals_the_formula_taken_character_by_character",
     ),
     Mutant(
