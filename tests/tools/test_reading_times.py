@@ -326,6 +326,10 @@ def test_wrong_flags_are_messages(made, capsys):
         row[5] = 1
     write_table(made.table, [made.header, *made.rows])
     fails(made, capsys, "other is 1 at all words", "--predictors", "other")
+    for row in made.rows:
+        row[1] = 300
+    write_table(made.table, [made.header, *made.rows])
+    fails(made, capsys, "all times are equal")
 
 
 def test_too_few_words_are_a_message(tmp_path, capsys):

@@ -126,6 +126,8 @@ class Result(NamedTuple):
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
+    # for characters that the terminal cannot encode
+    sys.stdout.reconfigure(errors="backslashreplace")
     try:
         args.command(args)
     except (UserError, OSError) as error:
@@ -511,7 +513,10 @@ def check_data(path: Path, data: Data, baseline: Sequence[str]) -> None:
             "have no time, lack a value or words before them, or are left out by --exclude."
         )
     if np.ptp(data.times) == 0:
-        raise UserError(f"{path}: within a text, all times are equal.")
+        raise UserError(
+            f"{path}: within each text, all times are equal. If each has one time only, leave out "
+            "the column of texts."
+        )
     for name, column in data.columns.items():
         if np.ptp(column[:, 0]) == 0:
             raise UserError(f"{path}: {name} is {column[0, 0]:g} at all words. Leave it out.")
