@@ -8,6 +8,7 @@
     python convert.py import 10000.pdparams --vocab vocab-15w.txt --output DIR
     python convert.py export checkpoints/10000 --output DIR
     python convert.py half checkpoints/10000 --output DIR
+    python convert.py speller checkpoints/10000 --corpus 'corpus/train/*' --output DIR
 
 list, the default, shows the published models, then the ready-made taggers and parsers. Some of the
 former are bundled with the library. The others are downloaded by get, or when their name is given
@@ -29,7 +30,9 @@ import reads these formats, and recognises them by the names of the files:
                paddle.save(bilm.state_dict(), FILE), next to the model's config.json and vocab.txt
 
 export writes the files of bilm-tf. half rounds a checkpoint's weights to float16, which halves the
-file. They are loaded as float32. DIR must be new or empty; it appears when the model is complete.
+file. They are loaded as float32. speller adds to a checkpoint, from its corpus, a speller of
+unknown words and a start state of sentences, which pretraining stores in its own; weights stay as
+they are. DIR must be new or empty; it appears when the model is complete.
 """
 
 import argparse
@@ -42,7 +45,8 @@ import args as arguments
 import script
 from elmo_core.config import ELMoConfig
 from elmo_core.files import disk
-from elmo_core.messages import UserError, log
+from elmo_core.messages import UserError, format_count, log
+from elmo_core.text.corpus import Corpus
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import bilm_tf, checkpoint, formats, model_files, published
 from elmo_tasks.ready import ready_made
@@ -92,6 +96,17 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     half = commands.add_parser("half", help="round a checkpoint to float16, half the size")
     half.add_argument("--output", **arguments.DIR, required=True, help="a new folder")
     half.add_argument("checkpoint", **arguments.COMMON["init_from_ckpt"])
+    speller = commands.add_parser(
+        "speller", help="add a speller of unknown words, and a start state, to a checkpoint"
+    )
+    speller.add_argument("--output", **arguments.DIR, required=True, help="a new folder")
+    speller.add_argument("checkpoint", **arguments.COMMON["init_from_ckpt"])
+    speller.add_argument(
+        "--corpus",
+        metavar="PATH",
+        required=True,
+        help="text that the model was trained on, a tokenised sentence per line",
+    )
     return parser.parse_args(argv)
 
 
@@ -105,6 +120,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "import": import_model,
         "export": export_bilm,
         "half": write_half,
+        "speller": add_speller,
     }
     commands[args.command](args)
 
@@ -203,6 +219,27 @@ def write_half(args: argparse.Namespace) -> None:
     log.info(f"size          {(args.output / checkpoint.WEIGHTS).stat().st_size:,} bytes")
 
 
+def add_speller(args: argparse.Namespace) -> None:
+    """Add to a checkpoint what its corpus tells of unknown words and of the starts of sentences."""
+    corpus = Corpus(args.corpus)
+    folder, config, params, vocabulary = model_files.read_model(args.checkpoint, softmax=True)
+    corpus.count(vocabulary, sample=True)  # raises if it has no words
+    vocabulary.unknown_words = corpus.unknown_words(vocabulary)
+
+    from elmo_core.encoding.encoder import mean_start_state  # imports Paddle
+    from elmo_core.network.bilm import make_bilm
+
+    bilm = make_bilm(config, params, str(folder))
+    start = mean_start_state(bilm, vocabulary, corpus.sentences())
+    weights = {**checkpoint.load_params(folder), **start.arrays()}  # in the file's own precision
+    write_checkpoint(args.output, config, weights, vocabulary)
+    words = vocabulary.unknown_words
+    log.info(
+        f"speller       {format_count(len(words.counts), 'words')} outside the vocabulary, "
+        f"{format_count(words.total, 'tokens')} in the text"
+    )
+
+
 def write_checkpoint(
     output: Path,
     config: ELMoConfig,
@@ -216,7 +253,8 @@ def write_checkpoint(
 
 def describe(config: ELMoConfig, params: Mapping[str, np.ndarray]) -> None:
     """Log the sizes of a model."""
-    n_parameters = sum(weight.size for weight in params.values())
+    sizes = [weight.size for name, weight in params.items() if not name.startswith("start.")]
+    n_parameters = sum(sizes)
     output = "no softmax: vectors only"
     if "softmax.weight" in params:
         output = f"softmax of {config.vocab_size:,} words"

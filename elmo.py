@@ -620,14 +620,21 @@ class ELMoEmbedder(Encoder):
             if "softmax" not in dict(self.bilm.named_children()) or self.vocabulary is None:
                 missing = "a BiLM without a softmax or vocabulary"
                 raise UserError(f"params: found {missing}, which predicting words needs.")
-            source = "the model in memory"
-            return Predictor(self.bilm.softmax, self.vocabulary, self.bilm.start_state, source)
+            return self._predictor_of(self.bilm, self.vocabulary)
         if self._predictor is None:
             with runtime.on_device(self.device):
                 bilm, vocabulary = load_bilm(self._folder, softmax=True)
-            source = self._published_name() or str(self._folder)
-            self._predictor = Predictor(bilm.softmax, vocabulary, bilm.start_state, source)
+            self._predictor = self._predictor_of(bilm, vocabulary)
         return self._predictor
+
+    @staticmethod
+    def _predictor_of(bilm: BiLM, vocabulary: Vocabulary) -> Predictor:
+        return Predictor(
+            softmax=bilm.softmax,
+            vocabulary=vocabulary,
+            start=bilm.start_state,
+            source=bilm.source,
+        )
 
     # what else an embedder answers, each a function of elmo_core/encoding/answers.py
     encode_texts = answers.encode_texts

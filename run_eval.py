@@ -28,7 +28,15 @@ import args as arguments
 import script
 from elmo_core import messages
 from elmo_core.display.terminal import display_width, pad
-from elmo_core.encoding.surprisal import Comparison, Surprisals, TokenSurprisal, difference
+from elmo_core.encoding.surprisal import (
+    CONTEXTS,
+    UNITS,
+    VOCABULARIES,
+    Comparison,
+    Surprisals,
+    TokenSurprisal,
+    difference,
+)
 from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import UserError, format_count
@@ -63,11 +71,14 @@ if TYPE_CHECKING:  # --help does not wait for Paddle
     import elmo
     from elmo_core.training.ranks import Ranks
     from elmo_tools.pretraining.perplexity import Score
+    from elmo_tools.pretraining.spelling import Spelling
 
 USED_WITH = {  # flags that need one of others
     "per_token": ["dev_data_path"],
     "per_sentence": ["dev_data_path"],
-    "context": ["per_token", "per_sentence"],
+    "vocabulary": ["per_token", "per_sentence", "pairs", "regions", "suite"],
+    "unit": ["per_token", "per_sentence", "pairs", "regions", "suite"],
+    "context": ["per_token", "per_sentence", "pairs", "regions", "suite"],
     "lang": ["per_token", "per_sentence", "pairs", "regions", "suite"],
     "user_dict": ["lang"],
     "groups": ["pairs"],
@@ -100,6 +111,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "quoted globs",
     )
     arguments.add(parser, "vocab_file", "batch_size", "unroll_steps", "device")
+    add_surprisal(parser.add_argument_group("surprisal"))
     add_words(parser.add_argument_group("words and sentences"))
     add_experiments(parser.add_argument_group("experiments"))
     args = parser.parse_args(argv)
@@ -107,25 +119,40 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     for name, others in USED_WITH.items():
         if name in given and not given.intersection(others):
             parser.error(f"--{name} has no effect without --{' or --'.join(others)}")
+    if args.context == "carry" and not args.dev_data_path:
+        parser.error("--context=carry has no effect without --per_token or --per_sentence")
     return args
+
+
+def add_surprisal(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--vocabulary",
+        choices=VOCABULARIES,
+        help="open: unknown words are spelled, and each has a probability of its own; closed: they "
+        "have that of <UNK> (default: open if the model has a speller)",
+    )
+    group.add_argument(
+        "--unit", choices=tuple(UNITS), default="bits", help="of surprisal and entropy"
+    )
+    group.add_argument(
+        "--context",
+        choices=CONTEXTS,
+        default="sentence",
+        help="what precedes a sentence: the state that the model has at the start of sentences; a "
+        "state of zeros; or, for --dev_data_path, all sentences before it",
+    )
 
 
 def add_words(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--per_token",
         **arguments.FILE,
-        help="TSV of each token's surprisal, entropy (both in bits) and rank, forward and backward",
+        help="TSV of each token's surprisal, entropy and rank, forward and backward",
     )
     group.add_argument(
         "--per_sentence",
         **arguments.FILE,
-        help="TSV of each sentence's forward, backward and mean log-probability (natural)",
-    )
-    group.add_argument(
-        "--context",
-        choices=("sentence", "carry"),
-        default="sentence",
-        help="what precedes a sentence: nothing, or all sentences before it",
+        help="TSV of each sentence's surprisal, forward and backward, and of their mean",
     )
     group.add_argument(
         "--lang",
@@ -201,7 +228,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         (bilm, vocabulary),
         batch_size=args.batch_size,
         device=args.device,
-        carry_state=args.context == "carry",
     )
     if corpus:
         write_surprisal(args, corpus, embedder)
@@ -242,7 +268,9 @@ def print_perplexity(
     bilm: "elmo.BiLM",
     vocabulary: Vocabulary,
 ) -> None:
-    from elmo_tools.pretraining.perplexity import evaluate  # imports Paddle
+    # these import Paddle
+    from elmo_tools.pretraining.perplexity import evaluate
+    from elmo_tools.pretraining.spelling import Spelling
 
     start = time.perf_counter()
     counts = ranks.run_on_main(lambda: corpus.count(vocabulary))
@@ -264,8 +292,9 @@ def print_perplexity(
     ) as bar:
         score = evaluate(bilm, with_progress(stream, bar), ranks)
     if ranks.is_main:
+        spelling = Spelling(vocabulary).add_all(corpus.sentences())
         seconds = time.perf_counter() - start
-        print_score(counts, vocabulary=vocabulary, score=score, seconds=seconds)
+        print_score(counts, score=score, spelling=spelling, seconds=seconds)
 
 
 def with_progress(batches: Iterable[LMBatch], bar: tqdm) -> Iterator[LMBatch]:
@@ -276,7 +305,9 @@ def with_progress(batches: Iterable[LMBatch], bar: tqdm) -> Iterator[LMBatch]:
             bar.update(int(batch.lengths.sum()))
 
 
-def print_score(counts: Counts, vocabulary: Vocabulary, score: "Score", seconds: float) -> None:
+def print_score(counts: Counts, score: "Score", spelling: "Spelling", seconds: float) -> None:
+    """Print the perplexity. score: in a closed vocabulary."""
+    vocabulary = spelling.vocabulary
     tokens = format_count(counts.tokens, "tokens")
     sentences = format_count(counts.sentences, "sentences")
     unknown = (
@@ -288,6 +319,28 @@ def print_score(counts: Counts, vocabulary: Vocabulary, score: "Score", seconds:
     print(f"perplexity, forward            {score.forward:.3f}")
     print(f"perplexity, backward           {score.backward:.3f}")
     print(f"perplexity, mean of the two    {score.mean:.3f}")
+    if vocabulary.speller:
+        with_spelling = spelling.open_score(score)
+        print_open("forward", with_spelling.forward, with_spelling.forward_sum, spelling)
+        print_open("backward", with_spelling.backward, with_spelling.backward_sum, spelling)
+
+
+def print_open(
+    direction: str, perplexity: float, log_probability: float, spelling: "Spelling"
+) -> None:
+    """Print a direction's perplexity in an open vocabulary, and how many bits the text takes."""
+    per_character = spelling.bits_per_character(log_probability)
+    per_byte = spelling.bits_per_byte(log_probability)
+    label = f"open vocabulary, {direction}"
+    print(
+        f"{label:31}{perplexity:.3f}; "
+        f"{per_character:.4f} bits per character, {per_byte:.4f} per byte"
+    )
+
+
+def scoring(args: argparse.Namespace) -> dict[str, str | None]:
+    """How the embedder is to compute surprisal."""
+    return {"vocabulary": args.vocabulary, "unit": args.unit, "context": args.context}
 
 
 def text_tokeniser(
@@ -326,32 +379,39 @@ def write_surprisal(
     args: argparse.Namespace, corpus: Corpus, embedder: "elmo.ELMoEmbedder"
 ) -> None:
     """Write --per_token and --per_sentence, and print the perplexity."""
-    from elmo_tools.pretraining.perplexity import Score  # imports Paddle
+    # these import Paddle
+    from elmo_tools.pretraining.perplexity import Score
+    from elmo_tools.pretraining.spelling import Spelling
 
     start = time.perf_counter()
     counts = Counts()
     score = Score()
+    spelling = Spelling(embedder.vocabulary)
     tokeniser = text_tokeniser(args, lines_of(corpus), embedder)
     sentences, to_score = tee(split_sentences(corpus, tokeniser, counts))
-    scored = embedder.iter_surprisal(sentence.tokens for sentence in to_score)
+    scored = embedder.iter_surprisal((sentence.tokens for sentence in to_score), **scoring(args))
     pairs = zip(sentences, scored, strict=True)
     progress = tqdm(pairs, unit=" sentences", disable=None, leave=False)
+    nats_per_unit = UNITS[args.unit]
     with table_file(args.per_token) as tokens, table_file(args.per_sentence) as scores:
         tokens.writerow(["line", "sentence", "position", "begin", "end", *TokenSurprisal._fields])
         scores.writerow(["line", "sentence", "forward", "backward", "mean"])
         for number, (sentence, records) in enumerate(progress):
             tokens.writerows(token_rows(sentence, number, records))
-            forward, backward = log_probabilities(records)
+            forward, backward = records.total()
             mean = (forward + backward) / 2
             scores.writerow(
                 [sentence.line, number, f"{forward:.6f}", f"{backward:.6f}", f"{mean:.6f}"]
             )
-            score += Score(forward, backward, len(records))
+            score += Score(-forward * nats_per_unit, -backward * nats_per_unit, len(records))
+            spelling.add(sentence.tokens)
             n_unknown = sum(not record.in_vocabulary for record in records)
             counts.add_sentence(len(sentence.tokens), n_unknown)
         corpus.check(args.dev_data_path, counts)
+    if embedder.vocabulary.speller and args.vocabulary != "closed":
+        score = spelling.closed_score(score)
     seconds = time.perf_counter() - start
-    print_score(counts, vocabulary=embedder.vocabulary, score=score, seconds=seconds)
+    print_score(counts, score=score, spelling=spelling, seconds=seconds)
 
 
 def lines_of(corpus: Corpus) -> Iterator[str]:
@@ -378,12 +438,6 @@ def token_rows(sentence: Sentence, number: int, records: Surprisals) -> Iterator
     for position, (record, (begin, end)) in enumerate(zip(records, offsets, strict=True)):
         values = [f"{x:.6f}" if isinstance(x, float) else x for x in record[:-1]]
         yield [sentence.line, number, position, begin, end, *values, int(record.in_vocabulary)]
-
-
-def log_probabilities(records: Surprisals) -> tuple[float, float]:
-    """The natural log-probabilities of a sentence, forward and backward."""
-    forward_bits, backward_bits = records.total()
-    return -math.log(2) * forward_bits, -math.log(2) * backward_bits
 
 
 @contextlib.contextmanager
@@ -422,7 +476,7 @@ def write_pairs(args: argparse.Namespace, embedder: "elmo.ELMoEmbedder") -> None
     scores: dict[float, list[Comparison]] = {power: [] for power in powers}
     with table_file(args.output) as file:
         file.writerow(names + columns)
-        for pair, (good, bad) in zip(pairs, scored_pairs(pairs, embedder), strict=True):
+        for pair, (good, bad) in zip(pairs, scored_pairs(args, pairs, embedder), strict=True):
             row = [pair.fields.get(name) for name in names]
             for power in powers:
                 comparison = difference(good, bad, power)
@@ -438,11 +492,11 @@ def write_pairs(args: argparse.Namespace, embedder: "elmo.ELMoEmbedder") -> None
 
 
 def scored_pairs(
-    pairs: Sequence[Pair], embedder: "elmo.ELMoEmbedder"
+    args: argparse.Namespace, pairs: Sequence[Pair], embedder: "elmo.ELMoEmbedder"
 ) -> Iterator[tuple[Surprisals, Surprisals]]:
     """Yield what is scored of each pair's better and worse sentence."""
     sentences = chain.from_iterable((pair.good, pair.bad) for pair in pairs)
-    records = embedder.iter_surprisal(sentence.tokens for sentence in sentences)
+    records = embedder.iter_surprisal((sentence.tokens for sentence in sentences), **scoring(args))
     for pair in tqdm(pairs, unit=" pairs", disable=None, leave=False):
         good = next(records)[pair.good.begin : pair.good.stop]
         bad = next(records)[pair.bad.begin : pair.bad.stop]
@@ -488,7 +542,7 @@ def write_regions(
     if corpus:
         language.choose_language("none", lines_of(corpus))  # warns of raw text
         baselines = Baselines(corpus, embedder.vocabulary)
-    surprisals = embedder.iter_surprisal(item.tokens for item in items)
+    surprisals = embedder.iter_surprisal((item.tokens for item in items), **scoring(args))
     with script.output(args.output) as file:
         table(file).writerows(region_rows(items, surprisals, baselines))
 
@@ -501,7 +555,7 @@ def write_suites(
     tokenise = item_tokeniser(args, path=suites[0].path, sentences=texts, embedder=embedder)
     tokenised = [tokenise_suite(suite, tokenise) for suite in suites]
     sentences = chain.from_iterable(tokenised)
-    records = embedder.iter_surprisal(sentence.tokens for sentence in sentences)
+    records = embedder.iter_surprisal((sentence.tokens for sentence in sentences), **scoring(args))
     progress = tqdm(suites, unit=" suites", disable=None, leave=False)
     found = []
     with table_file(args.output) as file:

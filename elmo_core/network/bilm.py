@@ -43,6 +43,7 @@ class BiLM(nn.Layer):
         self.config = config
         self.is_fine_tuned = False  # by an ELMo: another one over the same biLM must not freeze it
         self.start_state: StartState | None = None  # None: it is not known
+        self.source = "a model in memory"  # for messages
         self.token_encoder = TOKEN_ENCODERS[config.input](config, sparse=softmax)
         self.forward_lstm = nn.LayerList(LSTMP(config) for _ in range(config.n_layers))
         self.backward_lstm = nn.LayerList(LSTMP(config) for _ in range(config.n_layers))
@@ -150,12 +151,13 @@ def make_bilm(
 ) -> BiLM:
     """Build a biLM with these weights; with a softmax and a start state if they have them.
 
-    source: used in error messages.
+    source: used in messages.
     """
     softmax = config.vocab_size > 0 and any(name.startswith("softmax.") for name in weights)
     # it takes no memory until the weights, whose shapes are compared first, are set
     with BUILDING, paddle.LazyGuard():
         bilm = BiLM(config, softmax)
+    bilm.source = source
     start = {name: weights[name] for name in NAMES if name in weights}
     others = {name: array for name, array in weights.items() if name not in start}
     set_weights(bilm.state_dict(), others, source)

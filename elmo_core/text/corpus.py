@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -90,6 +90,13 @@ class Corpus:
         digests = json.dumps([(path.name, disk.sha256(path)) for path in self.paths])
         digest = hashlib.sha256(digests.encode()).hexdigest()[:12]
         return f"{format_count(len(self.paths), 'files')} of {size:,} bytes (SHA-256 {digest})"
+
+    def sentences(self) -> Iterator[list[str]]:
+        """Yield the tokens of all sentences, without the blank lines."""
+        for path in self.paths:
+            for words in read_sentences(path):
+                if words:
+                    yield words
 
     def check(self, where: str | Path, counts: Counts) -> None:
         """Raise if there are no sentences. Warn about skipped lines and suspicious content."""

@@ -161,14 +161,17 @@ class Vocabulary:
         """Build the character table of all tokens, on first use."""
         return self.alphabet.table(self.tokens)
 
-    @cached_property
+    @property
     def speller(self) -> Speller | None:
-        """Learn the spelling of unknown words, on first use; None if no corpus is known.
+        """Return the speller of unknown words; None if no corpus is known."""
+        return None if self.unknown_words is None else self._learnt_speller
 
-        Where the corpus had few, the rarest words of the vocabulary are learnt from, too.
+    @cached_property
+    def _learnt_speller(self) -> Speller:
+        """Learn to spell, on first use.
+
+        Where the corpus had few unknown words, the vocabulary's rarest are learnt from, too.
         """
-        if self.unknown_words is None:
-            return None
         n_missing = max(0, MIN_SPELLED - len(self.unknown_words.counts))
         rarest = self.words[::-1][:n_missing]
         never_spelled = [token for token in self.tokens if token != UNK]

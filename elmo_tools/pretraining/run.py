@@ -12,6 +12,7 @@ import numpy as np
 
 from elmo import BiLM
 from elmo_core import messages
+from elmo_core.encoding.encoder import mean_start_state
 from elmo_core.machine.paddle_compat import to_array
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, log
@@ -33,12 +34,13 @@ from elmo_tools.pretraining.forecast import (
 )
 from elmo_tools.pretraining.interruption import Interruption
 from elmo_tools.pretraining.meter import ADVICE, Meter, memory_in_use
-from elmo_tools.pretraining.perplexity import evaluate, perplexity
+from elmo_tools.pretraining.perplexity import Score, evaluate, perplexity
 from elmo_tools.pretraining.prefetch import prefetched
 from elmo_tools.pretraining.progress import Progress, changed_settings
 from elmo_tools.pretraining.run_folder import RunFolder
 from elmo_tools.pretraining.schedule import Timer, learning_rate
 from elmo_tools.pretraining.settings import LOG_FREQ, PretrainingSettings
+from elmo_tools.pretraining.spelling import Spelling
 from elmo_tools.pretraining.streams import EvalStream, TrainStream
 from elmo_tools.pretraining.verdict import verdict
 from elmo_tools.pretraining.visualdl_log import VisualDLLog
@@ -127,6 +129,7 @@ class Trainer:
             vocabulary=inputs.vocabulary,
             settings=self.fixed_settings,
         )
+        self.spelling: Spelling | None = None  # of the held-out text, from the first evaluation
         self.interruption = Interruption()
         self.is_complete = False  # not interrupted, to the last step or the end of patience
         self.former_total: int | None = None  # steps that the resumed run was to have
@@ -331,11 +334,10 @@ class Trainer:
         """Save a checkpoint of this step. is_final: it is the end of the run."""
         with self.meter.paused(), self.saving.measured():
             progress = self.progress.to_dict(self.ranks)
-            weights = _arrays(self.bilm.state_dict())
             optimizer = _arrays(self.optimizer.state_dict())
             self.ranks.run_on_main(
                 lambda: self.folder.save(
-                    weights=weights,
+                    weights=self._weights(),
                     optimizer=optimizer,
                     progress=progress,
                     is_final=is_final,
@@ -343,6 +345,12 @@ class Trainer:
                 )
             )
             self._draw_curve()
+
+    def _weights(self) -> dict[str, np.ndarray]:
+        """The weights of a checkpoint, with the start state of sentences."""
+        text = self.inputs.dev or self.inputs.corpus
+        start = mean_start_state(self.bilm, self.inputs.vocabulary, text.sentences())
+        return {**_arrays(self.bilm.state_dict()), **start.arrays()}
 
     def _draw_curve(self) -> None:
         """Draw what the log has, on rank 0."""
@@ -365,9 +373,11 @@ class Trainer:
                 f"step {progress.step:,}: the held-out perplexity is not finite. {ADVICE}"
             )
         is_best = progress.add_evaluation(score.mean)
+        bits = self.ranks.run_on_main(lambda: self._bits(score))
         text = (
             f"step {progress.step:,}: held-out perplexity forward {score.forward:.2f}, "
-            f"backward {score.backward:.2f}, mean {score.mean:.2f}"
+            f"backward {score.backward:.2f}, mean {score.mean:.2f}, "
+            f"{bits['bits_per_character']:.3f} bits per character"
         )
         if not is_best:
             text += f" (the best is {progress.best:.2f})"
@@ -375,6 +385,7 @@ class Trainer:
             "forward_perplexity": score.forward,
             "backward_perplexity": score.backward,
             "perplexity": score.mean,
+            **bits,
         }
         self.log("evaluation", text, values)
         if is_best:
@@ -383,6 +394,18 @@ class Trainer:
             with self.meter.paused():
                 self._draw_curve()
         return True
+
+    def _bits(self, score: Score) -> dict[str, float]:
+        """The bits that the held-out text takes in an open vocabulary, mean of the directions."""
+        if self.spelling is None:
+            spelling = Spelling(self.inputs.vocabulary)
+            self.spelling = spelling.add_all(self.inputs.dev.sentences())
+        in_open = self.spelling.open_score(score)
+        log_probability = (in_open.forward_sum + in_open.backward_sum) / 2
+        return {
+            "bits_per_character": self.spelling.bits_per_character(log_probability),
+            "bits_per_byte": self.spelling.bits_per_byte(log_probability),
+        }
 
     def _held_out_batches(self) -> Iterator[LMBatch]:
         """Yield the batches of the held-out text, until the run is interrupted."""

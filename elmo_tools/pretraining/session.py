@@ -56,6 +56,8 @@ def train(
     # reads all text, which takes minutes if there is much of it
     ranks.run_on_all(lambda: texts.train.identity)
     counts, dev_counts = ranks.run_on_main(lambda: count(texts, vocabulary))
+    if start.resumed is None or vocabulary.unknown_words is None:
+        vocabulary.unknown_words = ranks.run_on_main(lambda: texts.train.unknown_words(vocabulary))
     inputs = Inputs(
         vocabulary=vocabulary,
         corpus=texts.train,

@@ -10,17 +10,21 @@ import tiny
 from experiment_runs import bits
 
 from elmo import ELMoEmbedder, UserError, load_bilm
-from elmo_core.text.vocabulary import UNK_ID
+from elmo_core.network.start_state import StartState
+from elmo_core.text.speller import UnknownWords
+from elmo_core.text.vocabulary import UNK_ID, Vocabulary
 
 SENTENCES = [*tiny.SENTENCES, ["the", "<UNK>", "river"]]
 
 
-def expected_surprisal(parameters, sentences: list[list[str]]) -> list[np.ndarray]:
+def expected_surprisal(
+    parameters, sentences: list[list[str]], start: dict | None = None
+) -> list[np.ndarray]:
     """Per sentence (6, n + 1): surprisal in nats, entropy, rank; each forward, then backward.
 
-    The state is carried from sentence to sentence.
+    The state is carried from sentence to sentence. start: the first one, in place of zeros.
     """
-    state = reference.start_state(parameters, 1)
+    state = reference.start_state(parameters, 1, start)
     rows = [np.zeros((6, len(sentence) + 1)) for sentence in sentences]
     for d, direction in enumerate(reference.DIRECTIONS):
         h = state[direction]
@@ -80,6 +84,85 @@ def test_surprisal_equals_the_reference(input, tmp_path):
     assert_surprisal(
         own.iter_surprisal(iter(SENTENCES)), SENTENCES, expected_surprisal(parameters, SENTENCES)
     )
+
+
+@pytest.mark.parametrize("input", ["char", "word"])
+@pytest.mark.usefixtures("implementation")
+def test_sentences_begin_with_the_start_state(input):
+    """In any batch; from zeros if that is asked for; `encode` reads from zeros."""
+    bilm = tiny.random_bilm(input=input)
+    vocabulary = Vocabulary(tiny.WORDS)
+    before = ELMoEmbedder((bilm, vocabulary), device="cpu")
+    vectors = before.encode(SENTENCES)
+    from_zeros = before.surprisal(SENTENCES)
+    random = np.random.default_rng(1)
+    arrays = [
+        random.uniform(-0.5, 0.5, shape).astype(np.float32)
+        for shape in StartState.shapes(bilm.config).values()
+    ]
+    bilm.start_state = StartState(*arrays)
+    start = {}
+    for side, direction in enumerate(reference.DIRECTIONS):
+        h, c = (array[:, side, None].astype(np.float64) for array in arrays)
+        start[direction] = list(zip(h, c, strict=True))
+    parameters = tiny.reference_of(bilm)
+    expected = [expected_surprisal(parameters, [sentence], start)[0] for sentence in SENTENCES]
+    for size in (1, 3, 128):
+        embedder = ELMoEmbedder((bilm, vocabulary), size, device="cpu")
+        assert_surprisal(embedder.surprisal(SENTENCES), SENTENCES, expected)
+    np.testing.assert_equal(embedder.encode(SENTENCES), vectors)
+    assert embedder.surprisal(SENTENCES, context="zero") == from_zeros
+
+
+def test_in_an_open_vocabulary_unknown_words_are_spelled(model):
+    """Exactly their spelling is added, in both directions; a closed one is as without a speller."""
+    bilm, vocabulary = load_bilm(model, softmax=True)
+    closed = ELMoEmbedder((bilm, vocabulary), device="cpu").surprisal(SENTENCES)
+    vocabulary.unknown_words = UnknownWords({"unheard": 2, "of": 1}, total=4)
+    embedder = ELMoEmbedder((bilm, vocabulary), device="cpu")
+    assert embedder.surprisal(SENTENCES, vocabulary="closed") == closed
+    n_spelled = 0
+    in_open = itertools.chain.from_iterable(embedder.surprisal(SENTENCES))
+    for record, before in zip(in_open, itertools.chain.from_iterable(closed), strict=True):
+        bits = 0.0
+        if not record.in_vocabulary:
+            bits = vocabulary.speller.surprisals([record.token])[0] / math.log(2)
+            n_spelled += 1
+        assert record.forward == pytest.approx(before.forward + bits, abs=1e-9)
+        assert record.backward == pytest.approx(before.backward + bits, abs=1e-9)
+        assert record[3:] == before[3:]
+    assert n_spelled > 1
+    good, bad = [["the", "bank"]], [["the", "unheard"]]
+    (spelled,) = embedder.compare(good, bad)
+    (as_one,) = embedder.compare(good, bad, vocabulary="closed")
+    bits = vocabulary.speller.surprisals(["unheard"])[0] / math.log(2)
+    assert spelled.forward - as_one.forward == pytest.approx(bits, abs=1e-9)
+
+
+def test_a_model_without_a_speller_says_how_to_add_one(model, caplog):
+    embedder = ELMoEmbedder(model, device="cpu")
+    with caplog.at_level("INFO", "elmo"):
+        embedder.surprisal([["unheard"]])
+    assert "no speller" in caplog.text and f"convert.py speller {model}" in caplog.text
+    with pytest.raises(UserError, match=r"no speller.*convert\.py speller"):
+        embedder.surprisal([["unheard"]], vocabulary="open")
+
+
+def test_surprisal_in_nats(model):
+    embedder = ELMoEmbedder(model, device="cpu")
+    (bits,) = embedder.surprisal([["the", "bank"]])
+    (nats,) = embedder.surprisal([["the", "bank"]], unit="nats")
+    for in_nats, in_bits in zip(nats, bits, strict=True):
+        assert np.array(in_nats[1:5]) == pytest.approx(np.array(in_bits[1:5]) * math.log(2))
+        assert in_nats[5:] == in_bits[5:]
+
+
+@pytest.mark.parametrize(
+    "option", [{"unit": "bit"}, {"vocabulary": True}, {"context": "start"}, {"unit": None}]
+)
+def test_a_wrong_option_is_an_error(model, option):
+    with pytest.raises(UserError, match=next(iter(option))):
+        ELMoEmbedder(model, device="cpu").surprisal([["the"]], **option)
 
 
 def test_unknown_words_are_in_one_sum_and_not_in_the_other(model):
