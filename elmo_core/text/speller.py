@@ -23,7 +23,7 @@ import numpy as np
 
 from elmo_core.text.kneser_ney import KneserNey, discounts_of, estimated_discounts
 
-ORDER = 6  # of the n-grams
+ORDER = 6
 N_CHARACTERS = 0x110000 - 29  # of Unicode, without white space
 # White space, as str.split() sees it: in no word.
 BEGIN = "\x1e"
@@ -47,7 +47,7 @@ class Speller:
 
     known: words of a corpus, with their counts. others: more words, from which only spelling is
     learnt. vocabulary: the words that are never spelled. n_characters: how many different ones
-    there are.
+    there are. order: of the n-grams.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class Speller:
         vocabulary: Sequence[str],
         others: Sequence[str] = (),
         n_characters: int = N_CHARACTERS,
+        order: int = ORDER,
     ):
         counts = np.array(list(known.counts.values()), np.int64)
         discounts = discounts_of(counts, estimated_discounts(counts))
@@ -63,7 +64,7 @@ class Speller:
         self.share_of = dict(zip(known.counts, shares.tolist(), strict=True))
         self.spelled_share = 1 - float(shares.sum())  # of all words, by the n-grams
         sequences = [character_ids(word) for word in [*known.counts, *others]]
-        self.ngrams = KneserNey(sequences, vocab_size=n_characters + 1, order=ORDER)
+        self.ngrams = KneserNey(sequences, vocab_size=n_characters + 1, order=order)
         excluded = np.exp(self._log_probabilities(["", *vocabulary])).sum()
         self.allowed = 1 - float(excluded)  # the sum of s over what may be spelled
 
