@@ -12,6 +12,7 @@ from reference import assert_close
 import elmo
 from elmo import ELMoEmbedder, load_bilm
 from elmo_core.messages import UserError
+from elmo_core.network.bilm import weights_of
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint
 
@@ -20,11 +21,19 @@ SENTENCES = tiny.SENTENCES
 
 @pytest.mark.usefixtures("implementation")
 @pytest.mark.parametrize("input", ["char", "word"])
-def test_substitutes_equal_the_reference(input, tmp_path):
+@pytest.mark.parametrize("has_start", [False, True])
+def test_substitutes_equal_the_reference(input, has_start, tmp_path):
+    """From zeros, or from the start state that the model has."""
     bilm = tiny.random_bilm(input=input)
     parameters = tiny.reference_of(bilm)
+    start = None
+    weights = weights_of(bilm)
+    if has_start:
+        arrays, start = tiny.random_start(bilm.config)
+        weights.update(arrays)
     sentence = ["the", "unknown", "bank", "of", "苹果"]
-    embedder = ELMoEmbedder(tiny.save(bilm, tmp_path), carry_state=True)
+    checkpoint.save_model(tmp_path / "m", bilm.config, weights, Vocabulary(tiny.WORDS))
+    embedder = ELMoEmbedder(tmp_path / "m", carry_state=True)
     special = tiny.WORDS[:3]
     words = tiny.WORDS[3:]
     for position in range(len(sentence)):
@@ -33,7 +42,7 @@ def test_substitutes_equal_the_reference(input, tmp_path):
         expected = dict.fromkeys(words, 0.0)
         for direction, tokens in (("forward", before), ("backward", after)):
             rows = [reference.token_vectors(parameters, tokens)]
-            state = reference.start_state(parameters, 1)
+            state = reference.start_state(parameters, 1, start)
             outputs, _ = reference.run_layers(parameters, direction, rows, state[direction])
             for word in words:
                 target = tiny.WORDS.index(word)

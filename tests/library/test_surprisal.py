@@ -95,16 +95,8 @@ def test_sentences_begin_with_the_start_state(input):
     before = ELMoEmbedder((bilm, vocabulary), device="cpu")
     vectors = before.encode(SENTENCES)
     from_zeros = before.surprisal(SENTENCES)
-    random = np.random.default_rng(1)
-    arrays = [
-        random.uniform(-0.5, 0.5, shape).astype(np.float32)
-        for shape in StartState.shapes(bilm.config).values()
-    ]
-    bilm.start_state = StartState(*arrays)
-    start = {}
-    for side, direction in enumerate(reference.DIRECTIONS):
-        h, c = (array[:, side, None].astype(np.float64) for array in arrays)
-        start[direction] = list(zip(h, c, strict=True))
+    arrays, start = tiny.random_start(bilm.config)
+    bilm.start_state = StartState(*arrays.values())
     parameters = tiny.reference_of(bilm)
     expected = [expected_surprisal(parameters, [sentence], start)[0] for sentence in SENTENCES]
     for size in (1, 3, 128):

@@ -11,6 +11,7 @@ import reference
 from elmo import BiLM, ELMoConfig, ELMoEmbedder
 from elmo_core.kernels.row_gradients import row_gradient
 from elmo_core.machine.runtime import paddle
+from elmo_core.network.start_state import StartState
 from elmo_core.text.characters import BOS, EOS, CharTable
 from elmo_core.text.lexicon import Lexicon, LMBatch
 from elmo_core.text.vocabulary import Vocabulary
@@ -63,6 +64,20 @@ def random_bilm(dtype: str = "float32", seed: int = 1, scale: float = 2.0, **cha
         spread = scale / np.sqrt(weight.shape[0]) if "lstm" in name else 0.6
         weight.set_value((random.standard_normal(weight.shape) * spread).astype(dtype))
     return bilm
+
+
+def random_start(config: ELMoConfig) -> tuple[dict[str, np.ndarray], dict[str, list]]:
+    """The arrays of a start state, and the reference's state of one row that is the same."""
+    random = np.random.default_rng(1)
+    arrays = {
+        name: random.uniform(-0.5, 0.5, shape).astype(np.float32)
+        for name, shape in StartState.shapes(config).items()
+    }
+    state = {}
+    for side, direction in enumerate(reference.DIRECTIONS):
+        h, c = (array[:, side, None].astype(np.float64) for array in arrays.values())
+        state[direction] = list(zip(h, c, strict=True))
+    return arrays, state
 
 
 def reference_of(bilm: BiLM) -> reference.Parameters:

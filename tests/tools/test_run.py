@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +14,15 @@ import tiny
 from pretraining_runs import best_of, content, load, progress, scores
 from project import PROJECT
 
+import run_eval
 import run_pretrain
 from elmo import load_bilm
+from elmo_core.encoding.encoder import mean_start_state
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
 from elmo_core.network.softmax import draw_candidates
 from elmo_core.text.corpus import Corpus
+from elmo_core.text.speller import UnknownWords
 from elmo_core.weights import checkpoint
 from elmo_tools.pretraining import run
 from elmo_tools.pretraining.meter import Meter
@@ -303,6 +308,30 @@ def test_a_run_that_accumulates_is_resumed_exactly_and_may_regroup_its_rows(
 
 
 # What is printed and written
+
+
+def test_checkpoints_can_spell_and_begin_sentences(corpus, tmp_path, capsys):
+    """From the words of the text outside the vocabulary, and the states behind held-out sentences.
+
+    The log has the bits that the held-out text takes, as run_eval.py prints them.
+    """
+    runs.pretrain(runs.flags(corpus, tmp_path, max_steps=3))
+    bilm, vocabulary = load_bilm(tmp_path, softmax=True)
+    unknown = Counter(itertools.chain.from_iterable(Corpus(corpus / "train").sentences()))
+    for token in vocabulary.tokens:
+        unknown.pop(token, None)
+    assert unknown and vocabulary.unknown_words == UnknownWords(unknown, unknown.total())
+    start = mean_start_state(bilm, vocabulary, Corpus(corpus / "dev.txt").sentences())
+    np.testing.assert_allclose(bilm.start_state.h, start.h, atol=1e-6)
+    *_, evaluation = runs.log_lines(tmp_path, "evaluation")
+    capsys.readouterr()
+    run_eval.main(
+        [f"--init_from_ckpt={tmp_path}", f"--dev_data_path={corpus / 'dev.txt'}", "--device=cpu"]
+    )
+    printed = re.findall(r"([\d.]+) bits per character, ([\d.]+) per byte", capsys.readouterr().out)
+    means = np.array(printed, float).mean(axis=0)  # of the directions
+    values = [evaluation["bits_per_character"], evaluation["bits_per_byte"]]
+    assert values == pytest.approx(means, abs=1e-3)
 
 
 def test_the_start_says_what_is_about_to_run(corpus, tmp_path, messages):
