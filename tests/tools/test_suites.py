@@ -157,6 +157,16 @@ def test_metrics_of_the_words_of_a_region(model, tmp_path, metric, function):
         run(model, "--suite", tmp_path / "s.json")
 
 
+def test_numbers_are_in_the_unit_of_the_surprisal(model, tmp_path):
+    in_bits = region_words(model, 7, "a")[1].sum(0)
+    for unit, factor in (("bits", 1), ("nats", np.log(2))):
+        value = f"(2;%a%) = {in_bits[0] * factor:.4f}"
+        write(tmp_path / "s.json", suite(formulas=[value], items={7: ITEMS[7]}))
+        flags = ["--suite", tmp_path / "s.json", "--output", tmp_path / "out.tsv"]
+        run(model, *flags, f"--unit={unit}")
+        assert [row["forward"] for row in read_rows(tmp_path / "out.tsv")] == ["1"]
+
+
 def test_raw_regions_get_their_tokens(tmp_path):
     items = {1: {"a": ["The actor", "", "didn't,", "he said, laugh."], "b": ["A", "B", "C", "D"]}}
     write(tmp_path / "s.json", suite(items=items))
