@@ -9,7 +9,8 @@ A language model predicts all unknown words as `<UNK>`. The speller shares this 
     r(word) = s(word) / (1 - s(empty) - sum of s(v) over the words v of the vocabulary)
 
 c is the count of an unknown word in the model's corpus, T that of all of them, and D one of three
-discounts, as of Kneser-Ney n-grams of words. s is the probability of a string under Kneser-Ney
+discounts, as of Kneser-Ney n-grams of words. They are estimated from the numbers of the rarest
+words; where those are left out, they are fixed. s is the probability of a string under Kneser-Ney
 n-grams of characters, which end with a marker. They have learnt from the unknown words that were
 counted, from each once: the words to come are new ones, not the most frequent again. The n-grams'
 recursion ends with an equal share for each character of Unicode that a word may have: no word is
@@ -21,7 +22,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elmo_core.text.kneser_ney import KneserNey, discounts_of, estimated_discounts
+from elmo_core.text.kneser_ney import (
+    FALLBACK_DISCOUNTS,
+    KneserNey,
+    discounts_of,
+    estimated_discounts,
+)
 
 ORDER = 6
 N_CHARACTERS = 0x110000 - 29  # of Unicode, without white space
@@ -59,7 +65,9 @@ class Speller:
         order: int = ORDER,
     ):
         counts = np.array(list(known.counts.values()), np.int64)
-        discounts = discounts_of(counts, estimated_discounts(counts))
+        is_whole = counts.sum() == known.total
+        by_count = estimated_discounts(counts) if is_whole else FALLBACK_DISCOUNTS
+        discounts = discounts_of(counts, by_count)
         shares = (counts - discounts) / max(1, known.total)
         self.share_of = dict(zip(known.counts, shares.tolist(), strict=True))
         self.spelled_share = 1 - float(shares.sum())  # of all words, by the n-grams

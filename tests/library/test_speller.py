@@ -65,7 +65,9 @@ class NaiveSpeller:
             [[BEGIN, *word, END] for word in words], vocab_size=n_characters + 1, order=ORDER
         )
         self.allowed = 1 - sum(self.spelled(word) for word in ["", *vocabulary])
-        self.discounts = naive_discounts(list(known.counts.values()))
+        counts = list(known.counts.values())
+        is_whole = sum(counts) == known.total
+        self.discounts = naive_discounts(counts) if is_whole else FALLBACK_DISCOUNTS
         self.rest = 1 - sum(self.share(word) for word in known.counts)
 
     def share(self, word: str) -> float:
@@ -128,12 +130,14 @@ def test_the_words_outside_the_vocabulary_sum_to_one(counts, rare, vocabulary, o
     assert np.exp(-tested.surprisals(words)).sum() == pytest.approx(1 - longer, abs=1e-9)
 
 
-def test_equals_the_formula_taken_character_by_character():
-    naive = NaiveSpeller(known_words(total=40), VOCABULARY, OTHERS, N_CHARACTERS)
-    assert naive.discounts != FALLBACK_DISCOUNTS
+@pytest.mark.parametrize("total", [None, 40], ids=["all words", "the rarest are left out"])
+def test_equals_the_formula_taken_character_by_character(total):
+    naive = NaiveSpeller(known_words(total), VOCABULARY, OTHERS, N_CHARACTERS)
+    assert (naive.discounts == FALLBACK_DISCOUNTS) == bool(total)
     words = [*COUNTS, *NEW]
     expected = [-math.log(naive.probability(word)) for word in words]
-    np.testing.assert_allclose(speller().surprisals(words), expected, rtol=1e-12)
+    tested = Speller(known_words(total), VOCABULARY, OTHERS)
+    np.testing.assert_allclose(tested.surprisals(words), expected, rtol=1e-12)
 
 
 def test_each_character_that_a_word_may_have_is_counted():

@@ -2431,6 +2431,13 @@ SPELLER = [
         tests="tests/library/test_speller.py::test_equals_the_formula_taken_character_by_character",
     ),
     Mutant(
+        name="speller-discounts-without-the-rarest",
+        file="elmo_core/text/speller.py",
+        old="is_whole = counts.sum() == known.total",
+        new="is_whole = True",
+        tests="tests/library/test_speller.py::test_equals_the_formula_taken_character_by_character",
+    ),
+    Mutant(
         name="speller-share-of-the-characters",
         file="elmo_core/text/speller.py",
         old="np.log(self.spelled_share / self.allowed)",
