@@ -319,7 +319,7 @@ def print_score(counts: Counts, score: "Score", spelling: "Spelling", seconds: f
     print(f"perplexity, forward            {score.forward:.3f}")
     print(f"perplexity, backward           {score.backward:.3f}")
     print(f"perplexity, mean of the two    {score.mean:.3f}")
-    if vocabulary.speller:
+    if vocabulary.has_speller:
         with_spelling = spelling.open_score(score)
         print_open("forward", with_spelling.forward, with_spelling.forward_sum, spelling)
         print_open("backward", with_spelling.backward, with_spelling.backward_sum, spelling)
@@ -408,7 +408,7 @@ def write_surprisal(
             n_unknown = sum(not record.in_vocabulary for record in records)
             counts.add_sentence(len(sentence.tokens), n_unknown)
         corpus.check(args.dev_data_path, counts)
-    if embedder.vocabulary.speller and args.vocabulary != "closed":
+    if embedder.vocabulary.has_speller and args.vocabulary != "closed":
         score = spelling.closed_score(score)
     seconds = time.perf_counter() - start
     print_score(counts, score=score, spelling=spelling, seconds=seconds)

@@ -153,7 +153,7 @@ def iter_surprisal(
     check_option("vocabulary", vocabulary, (None, *VOCABULARIES))
     check_option("context", context, (None, *CONTEXTS))
     predictor = embedder.predictor()
-    speller = predictor.speller(vocabulary)
+    is_open = predictor.is_open(vocabulary)
     carry = embedder.carry_state if context is None else context == "carry"
 
     def results(batch: EncodedBatch, group: Sequence[Sequence[str]]) -> list[Surprisals]:
@@ -163,7 +163,7 @@ def iter_surprisal(
             sentences=group,
             outputs=batch.layers[0],
             packing=batch.packing,
-            speller=speller,
+            is_open=is_open,
             unit=unit,
         )
 

@@ -17,7 +17,6 @@ from elmo_core.command import command_line
 from elmo_core.machine.runtime import run_in_parallel
 from elmo_core.messages import UserError, log
 from elmo_core.text.characters import BOS, EOS
-from elmo_core.text.speller import Speller
 from elmo_core.text.vocabulary import SPECIAL_TOKENS, UNK, UNK_ID, Vocabulary
 
 UNITS = {"bits": math.log(2), "nats": 1.0}  # their size in nats
@@ -42,23 +41,23 @@ class Predictor(NamedTuple):
     start: "StartState | None"
     source: str
 
-    def speller(self, choice: str | None) -> Speller | None:
-        """Return the speller for an open vocabulary, None for a closed one.
+    def is_open(self, choice: str | None) -> bool:
+        """Whether the vocabulary is open: unknown words are spelled.
 
         choice: of VOCABULARIES, or None: open if there is a speller. Raises if there is none for an
         open one.
         """
         if choice == "closed":
-            return None
-        speller = self.vocabulary.speller
-        if speller is None:
-            command = command_line("convert.py speller")
-            found = f"{self.source} has no speller: its vocabulary is closed"
-            advice = f"`{command} {self.source} --corpus CORPUS --output DIR` adds one"
-            if choice == "open":
-                raise UserError(f"{found}. {advice}.")
-            log.info(f"{found}, and unknown words have the surprisal of {UNK}. {advice}.")
-        return speller
+            return False
+        if self.vocabulary.has_speller:
+            return True
+        command = command_line("convert.py speller")
+        found = f"{self.source} has no speller: its vocabulary is closed"
+        advice = f"`{command} {self.source} --corpus CORPUS --output DIR` adds one"
+        if choice == "open":
+            raise UserError(f"{found}. {advice}.")
+        log.info(f"{found}, and unknown words have the surprisal of {UNK}. {advice}.")
+        return False
 
 
 class TokenSurprisal(NamedTuple):
@@ -126,14 +125,14 @@ def surprisals(
     sentences: Sequence[Sequence[str]],
     outputs: Sequence["paddle.Tensor"],
     packing: "Packing",
-    speller: Speller | None = None,
+    is_open: bool = False,
     unit: str = "bits",
 ) -> list[Surprisals]:
     """The surprisals of a batch.
 
     outputs: the top layer's, forward and backward (M, P), packed. A row's step k predicts its word
-    k + 1, counted from where the direction starts. speller: of unknown words; None: the vocabulary
-    is closed. unit: see UNITS.
+    k + 1, counted from where the direction starts. is_open: unknown words are spelled. unit: see
+    UNITS.
     """
     word_ids = [vocabulary.ids(sentence) for sentence in sentences]
     n_rows = len(sentences)
@@ -159,9 +158,9 @@ def surprisals(
         forward = values[0, :, row, : n + 1]
         backward = values[1, :, row][:, backward_steps]
         is_unknown = np.append(ids == UNK_ID, False)
-        if speller and is_unknown.any():
+        if is_open and is_unknown.any():
             unknown_words = [sentence[k] for k in np.flatnonzero(is_unknown)]
-            spelling = speller.surprisals(unknown_words)
+            spelling = vocabulary.speller.surprisals(unknown_words)
             forward[0, is_unknown] += spelling
             backward[0, is_unknown] += spelling
         forward[:2] /= UNITS[unit]

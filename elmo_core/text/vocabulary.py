@@ -162,13 +162,13 @@ class Vocabulary:
         return self.alphabet.table(self.tokens)
 
     @property
-    def speller(self) -> Speller | None:
-        """Return the speller of unknown words; None if no corpus is known."""
-        return None if self.unknown_words is None else self._learnt_speller
+    def has_speller(self) -> bool:
+        """Whether unknown words can be spelled: a corpus has been counted."""
+        return self.unknown_words is not None
 
     @cached_property
-    def _learnt_speller(self) -> Speller:
-        """Learn to spell, on first use.
+    def speller(self) -> Speller:
+        """Learn to spell, on first use, which takes seconds.
 
         Where the corpus had few unknown words, the vocabulary's rarest are learnt from, too.
         """

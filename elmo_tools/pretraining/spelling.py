@@ -39,6 +39,8 @@ class Spelling:
 
         The vocabulary has a speller.
         """
+        if not self.unknown:
+            return 0.0  # without a speller, which takes seconds
         words = list(self.unknown)
         surprisals = self.vocabulary.speller.surprisals(words)
         return sum(

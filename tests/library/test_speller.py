@@ -186,7 +186,7 @@ def test_no_word_is_impossible(word):
 def test_few_words_to_learn_from():
     rows = [*MARKERS, "the", "them", "than"]
     vocabulary = Vocabulary(rows)
-    assert vocabulary.speller is None
+    assert not vocabulary.has_speller
     none_known = Vocabulary(rows, unknown_words=UnknownWords({}, 0))
     surprisals = none_known.speller.surprisals(["then", "xjqz", UNK])
     assert np.isfinite(surprisals).all()

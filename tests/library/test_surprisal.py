@@ -113,6 +113,8 @@ def test_in_an_open_vocabulary_unknown_words_are_spelled(model):
     vocabulary.unknown_words = UnknownWords({"unheard": 2, "of": 1}, total=4)
     embedder = ELMoEmbedder((bilm, vocabulary), device="cpu")
     assert embedder.surprisal(SENTENCES, vocabulary="closed") == closed
+    embedder.surprisal([["the", "bank"]])
+    assert "speller" not in vars(vocabulary)  # learning takes seconds: only for unknown words
     n_spelled = 0
     in_open = itertools.chain.from_iterable(embedder.surprisal(SENTENCES))
     for record, before in zip(in_open, itertools.chain.from_iterable(closed), strict=True):

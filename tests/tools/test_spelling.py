@@ -37,3 +37,9 @@ def test_bits_are_of_the_text_without_white_space(spelling):
     log_probability = -7 * math.log(2)
     assert spelling.bits_per_character(log_probability) == pytest.approx(7 / n_characters)
     assert spelling.bits_per_byte(log_probability) == pytest.approx(7 / n_bytes)
+
+
+def test_for_known_words_no_speller_is_learnt(spelling):
+    known = Spelling(spelling.vocabulary).add_all([KNOWN])
+    assert known.nats() == 0
+    assert "speller" not in vars(spelling.vocabulary)
