@@ -106,7 +106,7 @@ def substitutes(
             index=index,
             lengths=lengths,
             choice=layer,
-            state=start.rows(1) if start else None,
+            state=start.rows(1, vectors.dtype) if start else None,
         )
         forward, backward = encoded.layers[0]
         words_before = position

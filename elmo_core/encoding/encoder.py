@@ -161,11 +161,11 @@ class Encoder:
         for positions, group in batches:
             self._oov_counter.update(list(itertools.chain.from_iterable(group)))
             with precision.inference(device, self.precision, request.tf32):
+                vectors, index, lengths = table(group)
                 if state:  # the last batch may have fewer rows
                     state = _first_rows(state, len(group))
                 elif request.start:
-                    state = request.start.rows(len(group))
-                vectors, index, lengths = table(group)
+                    state = request.start.rows(len(group), vectors.dtype)
                 batch, final = run_sentences(
                     self.bilm,
                     vectors,

@@ -53,7 +53,7 @@ class Predictor(NamedTuple):
             return True
         command = command_line("convert.py speller")
         found = f"{self.source} has no speller: its vocabulary is closed"
-        advice = f"`{command} {self.source} --corpus CORPUS --output DIR` adds one"
+        advice = f"`{command} CKPT --corpus CORPUS --output DIR` adds one"
         if choice == "open":
             raise UserError(f"{found}. {advice}.")
         log.info(f"{found}, and unknown words have the surprisal of {UNK}. {advice}.")

@@ -48,13 +48,13 @@ class StartState:
     def arrays(self) -> dict[str, np.ndarray]:
         return dict(zip(NAMES, (self.h, self.c), strict=True))
 
-    def rows(self, n: int) -> BiLMState:
+    def rows(self, n: int, dtype: paddle.dtype) -> BiLMState:
         """Return it as the state of n rows."""
         state = []
         for h_of_layer, c_of_layer in zip(self.h, self.c, strict=True):
             directions = []
             for h, c in zip(h_of_layer, c_of_layer, strict=True):
-                directions.append((_repeated(h, n), _repeated(c, n)))
+                directions.append((_repeated(h, n, dtype), _repeated(c, n, dtype)))
             state.append(directions)
         return state
 
@@ -65,6 +65,6 @@ def _mean(*tensors: paddle.Tensor) -> np.ndarray:
     return rows.mean(axis=0, dtype=np.float64).astype(rows.dtype)
 
 
-def _repeated(values: np.ndarray, n: int) -> paddle.Tensor:
+def _repeated(values: np.ndarray, n: int, dtype: paddle.dtype) -> paddle.Tensor:
     """Return values (width,) as the rows of a tensor (n, width)."""
-    return to_tensor(np.tile(values, (n, 1)))
+    return to_tensor(np.tile(values, (n, 1))).astype(dtype)

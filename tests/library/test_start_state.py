@@ -5,7 +5,7 @@ import pytest
 import reference
 import tiny
 
-from elmo import UserError, load_bilm
+from elmo import ELMoEmbedder, UserError, load_bilm
 from elmo_core.encoding.encoder import START_STEPS, START_TOKENS, mean_start_state
 from elmo_core.network.bilm import make_bilm, weights_of
 from elmo_core.network.start_state import NAMES, StartState
@@ -86,6 +86,17 @@ def test_a_model_keeps_it(tmp_path):
     np.testing.assert_equal(loaded.start_state.arrays(), start.arrays())
     vectors_only, _ = load_bilm(tmp_path / "model")
     assert vectors_only.start_state is None
+
+
+def test_a_model_in_float64_begins_with_it_too():
+    bilms = [tiny.random_bilm(), tiny.random_bilm("float64")]
+    found = []
+    for bilm in bilms:
+        arrays, _ = tiny.random_start(bilm.config)
+        bilm.start_state = StartState(*arrays.values())
+        (records,) = ELMoEmbedder((bilm, VOCABULARY), device="cpu").surprisal([["the", "bank"]])
+        found.append(records.total())
+    np.testing.assert_allclose(*found, rtol=1e-5)
 
 
 def test_a_start_state_of_another_shape_is_an_error():

@@ -199,7 +199,7 @@ LOSSES = [
     Mutant(
         name="substitutes-from-the-start-state",
         file="elmo_core/encoding/answers.py",
-        old="state=start.rows(1) if start else None",
+        old="state=start.rows(1, vectors.dtype) if start else None",
         new="state=None",
         tests="tests/library/test_answers.py",
     ),

@@ -628,6 +628,7 @@ def draw(path: Path, results: Sequence[Result]) -> None:
         )
         axes.axvline(0, color="gray", linewidth=0.8)
         axes.set_yticks(rows, [result.name for result in results])
+        axes.locator_params(axis="x", nbins=6)  # whose numbers do not touch
         axes.set_ylim(len(results) - 0.5, -0.5)
         axes.set_xlabel("added log-likelihood (nats per word)")
         axes.spines[["top", "right"]].set_visible(False)
