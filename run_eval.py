@@ -343,6 +343,11 @@ def scoring(args: argparse.Namespace) -> dict[str, str | None]:
     return {"vocabulary": args.vocabulary, "unit": args.unit, "context": args.context}
 
 
+def is_open(args: argparse.Namespace, embedder: "elmo.ELMoEmbedder") -> bool:
+    """Whether unknown words are spelled."""
+    return embedder.vocabulary.has_speller and args.vocabulary != "closed"
+
+
 def text_tokeniser(
     args: argparse.Namespace, lines: Iterable[str], embedder: "elmo.ELMoEmbedder"
 ) -> Tokeniser:
@@ -408,7 +413,7 @@ def write_surprisal(
             n_unknown = sum(not record.in_vocabulary for record in records)
             counts.add_sentence(len(sentence.tokens), n_unknown)
         corpus.check(args.dev_data_path, counts)
-    if embedder.vocabulary.has_speller and args.vocabulary != "closed":
+    if is_open(args, embedder):
         score = spelling.closed_score(score)
     seconds = time.perf_counter() - start
     print_score(counts, score=score, spelling=spelling, seconds=seconds)
@@ -541,7 +546,12 @@ def write_regions(
     baselines = None
     if corpus:
         language.choose_language("none", lines_of(corpus))  # warns of raw text
-        baselines = Baselines(corpus, embedder.vocabulary)
+        baselines = Baselines(
+            corpus,
+            embedder.vocabulary,
+            is_open=is_open(args, embedder),
+            unit=args.unit,
+        )
     surprisals = embedder.iter_surprisal((item.tokens for item in items), **scoring(args))
     with script.output(args.output) as file:
         table(file).writerows(region_rows(items, surprisals, baselines))

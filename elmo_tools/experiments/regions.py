@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from elmo_core.encoding.surprisal import Surprisals
+from elmo_core.encoding.surprisal import UNITS, Surprisals
 from elmo_core.messages import UserError
 from elmo_core.text.characters import BOS, EOS
 from elmo_core.text.corpus import Corpus, read_ids
@@ -20,7 +20,7 @@ from elmo_core.text.kneser_ney import KneserNey
 from elmo_core.text.offsets import token_offsets
 from elmo_core.text.text_files import read_lines, read_sentences
 from elmo_core.text.tokenise import Tokeniser
-from elmo_core.text.vocabulary import Vocabulary
+from elmo_core.text.vocabulary import UNK_ID, Vocabulary
 
 COLUMNS = ("item", "condition", "region", "words")
 BASELINES = ["log_frequency", "kneser_ney"]
@@ -137,9 +137,15 @@ def tokenise_parts(parts: Sequence[str], tokenise: Tokeniser) -> tuple[list[str]
 
 
 class Baselines:
-    """Log frequency of words in a corpus, and their surprisal under its 5-grams, in bits."""
+    """Log frequency of words in a corpus, to base 2, and their surprisal under its 5-grams.
 
-    def __init__(self, corpus: Corpus, vocabulary: Vocabulary):
+    is_open: unknown words are spelled, by the vocabulary's speller. unit: of the surprisal, see
+    UNITS.
+    """
+
+    def __init__(
+        self, corpus: Corpus, vocabulary: Vocabulary, is_open: bool = False, unit: str = "bits"
+    ):
         corpus.count(vocabulary)  # raises if it has no words
         self.counts: Counter[str] = Counter()
         for path in corpus.paths:
@@ -147,6 +153,8 @@ class Baselines:
                 self.counts.update(words)
         self.total = self.counts.total()
         self.vocabulary = vocabulary
+        self.is_open = is_open
+        self.unit = unit
         self.ngrams = KneserNey(read_ids(corpus, vocabulary), len(vocabulary), ORDER)
 
     def __call__(self, tokens: Sequence[str]) -> np.ndarray:
@@ -156,8 +164,11 @@ class Baselines:
         """
         frequencies = np.array([self.counts[token] + 1 for token in tokens]) / self.total
         ids = self.vocabulary.ids([BOS, *tokens, EOS])
-        probabilities = self.ngrams.probabilities([ids])[:-1]  # without that of </S>
-        return np.stack([np.log2(frequencies), -np.log2(probabilities)], axis=1)
+        surprisals = -np.log(self.ngrams.probabilities([ids])[:-1])  # without that of </S>
+        unknown = np.flatnonzero(ids[1:-1] == UNK_ID)
+        if self.is_open and len(unknown):
+            surprisals[unknown] += self.vocabulary.speller.surprisals([tokens[k] for k in unknown])
+        return np.stack([np.log2(frequencies), surprisals / UNITS[self.unit]], axis=1)
 
 
 def region_rows(

@@ -2431,6 +2431,13 @@ SPELLER = [
         tests="tests/library/test_speller.py::test_equals_the_formula_taken_character_by_character",
     ),
     Mutant(
+        name="regions-baseline-is-closed",
+        file="elmo_tools/experiments/regions.py",
+        old="if self.is_open and len(unknown):",
+        new="if False:",
+        tests="tests/tools/test_regions.py",
+    ),
+    Mutant(
         name="speller-discounts-without-the-rarest",
         file="elmo_core/text/speller.py",
         old="is_whole = counts.sum() == known.total",

@@ -11,6 +11,7 @@ from experiment_runs import bits, run
 from elmo import UserError
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.kneser_ney import KneserNey
+from elmo_core.text.speller import UnknownWords
 from elmo_core.text.tokenise import Tokeniser
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_tools.experiments.regions import Baselines, read_items
@@ -90,6 +91,19 @@ def test_baselines_are_frequencies_and_ngrams_of_the_corpus(model, tmp_path):
     np.testing.assert_allclose(found[:, 1], expected, atol=1e-5)
     frequencies = [7 / 27 * 10 / 27, 4 / 27 * 7 / 27, 1 / 27, 7 / 27]
     np.testing.assert_allclose(found[:, 0], np.log2(frequencies), atol=1e-5)
+
+
+def test_the_ngrams_spell_unknown_words_too(tmp_path):
+    (tmp_path / "corpus").write_text("the river unheard\n" * 3, encoding="utf-8")
+    vocabulary = Vocabulary(tiny.WORDS, unknown_words=UnknownWords({"unheard": 3}, 3))
+    corpus = Corpus(tmp_path / "corpus")
+    words = ["the", "unheard", "of"]
+    closed = Baselines(corpus, vocabulary)(words)
+    in_nats = Baselines(corpus, vocabulary, is_open=True, unit="nats")(words)
+    np.testing.assert_array_equal(in_nats[:, 0], closed[:, 0])
+    expected = closed[:, 1] * np.log(2)
+    expected[1] += vocabulary.speller.surprisals(["unheard"])[0]
+    np.testing.assert_allclose(in_nats[:, 1], expected)
 
 
 def test_a_long_corpus_gives_each_word_its_own_baseline(tmp_path):
