@@ -47,6 +47,7 @@ from elmo_core.config import ELMoConfig
 from elmo_core.files import disk
 from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.corpus import Corpus
+from elmo_core.text.language import choose_language
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import bilm_tf, checkpoint, formats, model_files, published
 from elmo_tasks.ready import ready_made
@@ -224,6 +225,8 @@ def add_speller(args: argparse.Namespace) -> None:
     corpus = Corpus(args.corpus)
     folder, config, params, vocabulary = model_files.read_model(args.checkpoint, softmax=True)
     corpus.count(vocabulary, sample=True)  # raises if it has no words
+    lines = (" ".join(tokens) for tokens in corpus.sentences())
+    choose_language("none", lines)  # warns of raw text
     vocabulary.unknown_words = corpus.unknown_words(vocabulary)
 
     from elmo_core.encoding.encoder import mean_start_state  # imports Paddle

@@ -61,6 +61,15 @@ def test_a_speller_and_a_start_state_are_added(tmp_path):
     assert not records[0].in_vocabulary and np.isfinite(records[0].forward)
 
 
+def test_a_speller_of_raw_text_is_warned_of(tmp_path, caplog):
+    model = tiny.save(tiny.random_bilm(), tmp_path / "model")
+    text = tmp_path / "text.txt"
+    text.write_text("The bank, of the river.\n" * 20, encoding="utf-8")
+    output = tmp_path / "open"
+    convert.main(["speller", str(model), f"--corpus={text}", f"--output={output}"])
+    assert "not tokenised" in caplog.text
+
+
 def test_a_speller_needs_a_softmax_and_a_text(tmp_path):
     write_bilm(tmp_path / "in", options_of({}, {}))
     convert.main(import_flags(tmp_path / "in", tmp_path / "vectors"))
