@@ -148,7 +148,7 @@ def test_the_wheel_holds_the_library_and_the_scripts_in_a_folder(wheel):
         *(f"elmo_scripts/{script}.py" for script, _ in command.COMMANDS.values()),
         *(str((model / "README.md").relative_to(PROJECT)) for model in models),
     }
-    assert files <= set(names) and wheel.stat().st_size <= 76e6
+    assert files <= set(names) and wheel.stat().st_size <= 78e6
     stray = {Path(name).name for name in STRAY} - {"__init__.py"}
     assert not {Path(name).name for name in names} & stray
 
