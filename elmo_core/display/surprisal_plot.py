@@ -32,7 +32,7 @@ LONGEST_WORD = 60  # columns
 ABOUT = (
     f"Shaded: surprisal, the darkest words have {DARKEST} bits or more. "
     "Forward: given the words before, backward: given those after. "
-    "Dashed: outside the vocabulary, with the probability of all such words together."
+    "Dashed: outside the vocabulary."
 )
 
 
