@@ -151,7 +151,9 @@ class Softmax(paddle.nn.Layer):
     def all_log_probabilities(self, h: paddle.Tensor) -> np.ndarray:
         """Return the log-probabilities of all words, float64 (M, V), for a few states h (M, P)."""
         logits = paddle.matmul(h, self.weight, transpose_y=True) + self.bias.reshape([1, -1])
-        return paddle.nn.functional.log_softmax(logits.astype("float64"), axis=1).numpy()
+        logits = logits.numpy().astype(np.float64)  # Paddle's log_softmax takes a second per row
+        logits -= logits.max(axis=1, keepdims=True)
+        return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
 
 
 def _rows_to_read(candidates: Candidates, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
