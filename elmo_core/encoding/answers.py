@@ -33,6 +33,7 @@ from elmo_core.encoding.surprisal import (
 from elmo_core.kernels import precision
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, bar, log
+from elmo_core.network.softmax import log_uniform
 from elmo_core.text.batches import restore_order
 from elmo_core.text.language import AUTO, CHOICES, make_tokeniser
 from elmo_core.text.offsets import token_offsets
@@ -86,8 +87,9 @@ def substitutes(
 ) -> list[tuple[str, float]]:
     """The k vocabulary words that best fit a position in a sentence, with scores, best first.
 
-    position: from 0; the word there is not read. A score is the sum of two log-probabilities:
-    forward, given the words before it, and backward, given those after it.
+    position: from 0; the word there is not read. A score is the sum of two log-probabilities,
+    given the words before it and given those after it, minus that of the word alone, which is in
+    both. That one is estimated by the word's rank in the vocabulary.
     """
     sentence = check_sentence(sentence, 0)
     if not sentence:
@@ -112,7 +114,10 @@ def substitutes(
         words_before = position
         words_after = len(sentence) - 1 - position
         h = paddle.stack([forward[words_before], backward[words_after]])  # (2, P)
-        scores = predictor.softmax.all_log_probabilities(h).sum(axis=0)  # (V,)
+        in_context = predictor.softmax.all_log_probabilities(h)  # (2, V)
+    vocab_size = len(predictor.vocabulary)
+    alone = np.log(log_uniform(np.arange(vocab_size), vocab_size))
+    scores = in_context.sum(axis=0) - alone  # (V,)
     order = np.argsort(-scores, kind="stable").tolist()
     order = [word for word in order if word >= len(SPECIAL_TOKENS)]
     return [(predictor.vocabulary[word], float(scores[word])) for word in order[:k]]

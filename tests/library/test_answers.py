@@ -39,7 +39,8 @@ def test_substitutes_equal_the_reference(input, has_start, tmp_path):
     for position in range(len(sentence)):
         before = [reference.BOS, *sentence[:position]]
         after = [reference.EOS, *reversed(sentence[position + 1 :])]
-        expected = dict.fromkeys(words, 0.0)
+        alone = -np.log(reference.log_uniform(len(tiny.WORDS)))
+        expected = dict(zip(words, alone[len(special) :], strict=True))
         for direction, tokens in (("forward", before), ("backward", after)):
             rows = [reference.token_vectors(parameters, tokens)]
             state = reference.start_state(parameters, 1, start)

@@ -197,6 +197,13 @@ LOSSES = [
         tests="tests/library/test_surprisal.py",
     ),
     Mutant(
+        name="substitutes-without-the-word-alone",
+        file="elmo_core/encoding/answers.py",
+        old="scores = in_context.sum(axis=0) - alone",
+        new="scores = in_context.sum(axis=0)",
+        tests="tests/library/test_answers.py",
+    ),
+    Mutant(
         name="substitutes-from-the-start-state",
         file="elmo_core/encoding/answers.py",
         old="state=start.rows(1, vectors.dtype) if start else None",
