@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -137,13 +138,17 @@ class Corpus:
         return total
 
     def unknown_words(self, vocabulary: Vocabulary, limit: int = UNKNOWN_WORDS) -> UnknownWords:
-        """Count the words outside the vocabulary, in the first part of each file if it is long.
+        """Count the words outside the vocabulary.
+
+        Only in the first part of each file if they are long, and in some of them if they are many.
 
         limit: the counts of the most frequent ones are kept, of so many.
         """
-        blocks_of_file = max(1, COUNTED_BYTES // BLOCK_BYTES // len(self.paths))
+        n_blocks = COUNTED_BYTES // BLOCK_BYTES
+        paths = self.paths[:: math.ceil(len(self.paths) / n_blocks)]
+        blocks_of_file = n_blocks // len(paths)
         counts: Counter[str] = Counter()
-        for path in self.paths:
+        for path in paths:
             for text in islice(blocks(path), blocks_of_file):
                 counts.update(text.split())
         for token in vocabulary.tokens:

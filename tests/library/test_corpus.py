@@ -165,3 +165,6 @@ def test_unknown_words_are_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus_module, "BLOCK_BYTES", 3)
     monkeypatch.setattr(corpus_module, "COUNTED_BYTES", 12)
     assert corpus.unknown_words(vocabulary).counts == {"a": 2, "b": 3, "c": 1, "e": 3}
+    # of many files, only some
+    monkeypatch.setattr(corpus_module, "COUNTED_BYTES", 3)
+    assert corpus.unknown_words(vocabulary).counts == {"b": 2, "a": 1}
