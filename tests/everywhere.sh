@@ -11,7 +11,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT TERM
 python=.venv/bin/python
-numerics='elmo token_inputs traced paddle_tools bilm scalar_mix encoder layers answers token_encoders lstmp softmax char_cnn cpu_lstm cpu_softmax cpu_char_cnn optimizer matmul onednn surprisal'
+numerics='elmo token_inputs traced paddle_tools bilm scalar_mix encoder layers answers token_encoders lstmp softmax char_cnn cpu_lstm cpu_softmax cpu_char_cnn optimizer matmul onednn surprisal start_state speller'
 tasks=$(ls tests/tasks | sed -n 's/^test_\(.*\)\.py$/\1/p')
 
 # find_python VERSION...: the first of these, on the path or of pyenv; nothing where there is none
@@ -94,7 +94,7 @@ for version in 2.6.2 3.0.0; do
     if with_paddle $version; then
         other=.venv-paddle-$version/bin/python
         files="$numerics checkpoint run run_folder progress model schedule meter interruption pretrain forecast"
-        [ $version = 3.0.0 ] || files="$files fused ranks embed_text trained_bilm networks export_folder tensorflow tensorflow_models other_paddle $tasks"
+        [ $version = 3.0.0 ] || files="$files fused ranks embed_text trained_bilm spelling pairs suites regions reading_times networks export_folder tensorflow tensorflow_models other_paddle $tasks"
         leg "Paddle $version" "$files" env ELMO_OTHER_PYTHON=$python $other
     else
         skip "Paddle $version" "there is no Python 3.10 to 3.12"
