@@ -319,7 +319,7 @@ def reading_task(folder: Path) -> Iterator[dict]:
 
 
 def print_shares(args: argparse.Namespace) -> None:
-    """Print the mean of the test sets' shares, and those of groups of sets."""
+    """Print the mean of the test sets' shares, and of groups of sets (sums of surprisal)."""
     rows = list(read_table(args.scores))
     if args.only:
         wanted = set()
@@ -335,27 +335,24 @@ def print_shares(args: argparse.Namespace) -> None:
         rows = [row for row in rows if row["in_vocabulary"] == "1"]
     if not rows:
         raise UserError(f"{args.scores}: no pairs are left.")
-    columns = [name for name in rows[0] if name.startswith(DIRECTIONS)]
     members = defaultdict(list)
     members["all"] = rows
     for row in rows:
         if args.group:
             members[row[args.group]].append(row)
     width = max(len(name) for name in members)
-    print(f"{'':{width}}  pairs  sets  " + "  ".join(columns))
+    print(f"{'':{width}}   pairs  sets   forward  backward      both")
     for name, group in members.items():
-        sets, shares = mean_shares(group, columns, args.set)
-        cells = [f"{share:{len(column)}.1%}" for share, column in zip(shares, columns, strict=True)]
-        print(f"{name:{width}} {len(group):6,}  {sets:4}  " + "  ".join(cells))
+        n_sets, shares = mean_shares(group, args.set)
+        cells = [f"{share:10.1%}" for share in shares]
+        print(f"{name:{width}}  {len(group):6,}  {n_sets:4}" + "".join(cells))
 
 
-def mean_shares(
-    rows: Sequence[dict], columns: Sequence[str], set_column: str
-) -> tuple[int, np.ndarray]:
-    """The number of test sets, and the mean (columns,) of their shares of pairs."""
+def mean_shares(rows: Sequence[dict], set_column: str) -> tuple[int, np.ndarray]:
+    """The number of test sets, and the mean (3,) of their shares of pairs, by direction."""
     is_right = defaultdict(list)
     for row in rows:
-        is_right[row[set_column]].append([float(row[name]) > ROUNDING for name in columns])
+        is_right[row[set_column]].append([float(row[name]) > ROUNDING for name in DIRECTIONS])
     shares = [np.mean(values, axis=0) for values in is_right.values()]
     return len(shares), np.mean(shares, axis=0)
 

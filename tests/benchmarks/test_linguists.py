@@ -81,15 +81,15 @@ def test_a_repository_that_is_missing(tmp_path):
 
 def test_a_share_is_the_mean_of_the_sets(tmp_path, capsys):
     """A set of one pair counts as much as a set of four."""
-    rows = ["UID\tphenomenon\tsentence_good\tsentence_bad\tforward\tboth_power_1\tin_vocabulary"]
-    rows.append("small\tx\tg\tb\t1\t-1\t1")
-    rows += [f"large\ty\tg{number}\tb\t{number}\t-1\t0" for number in range(4)]
+    rows = ["UID\tphenomenon\tsentence_good\tsentence_bad\tforward\tbackward\tboth\tin_vocabulary"]
+    rows.append("small\tx\tg\tb\t1\t-1\t-1\t1")
+    rows += [f"large\ty\tg{number}\tb\t{number}\t-1\t-1\t0" for number in range(4)]
     write(tmp_path / "scores.tsv", "\n".join(rows) + "\n")
     linguists.main(["shares", str(tmp_path / "scores.tsv"), "--group=phenomenon"])
     _, total, first, second = capsys.readouterr().out.splitlines()
-    assert total.split() == ["all", "5", "2", "87.5%", "0.0%"]
-    assert first.split() == ["x", "1", "1", "100.0%", "0.0%"]
-    assert second.split() == ["y", "4", "1", "75.0%", "0.0%"]
+    assert total.split() == ["all", "5", "2", "87.5%", "0.0%", "0.0%"]
+    assert first.split() == ["x", "1", "1", "100.0%", "0.0%", "0.0%"]
+    assert second.split() == ["y", "4", "1", "75.0%", "0.0%", "0.0%"]
 
     linguists.main(["shares", str(tmp_path / "scores.tsv"), "--known"])
     assert capsys.readouterr().out.splitlines()[1].split()[:4] == ["all", "1", "1", "100.0%"]
