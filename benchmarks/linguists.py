@@ -190,8 +190,11 @@ def climp(folder: Path) -> Iterator[Pair]:
 
 
 def sling(folder: Path) -> Iterator[Pair]:
+    """SLING, without the small sets of Yang 2025 on reflexives, which its repository holds, too."""
     root = folder / "SLING_Data_Code/SLING_Data"
     for path, line in json_lines(root):
+        if path.parent.name.startswith("reflexive_"):
+            continue
         fields = parse_json(line)
         phenomenon = path.relative_to(root).parts[0]
         yield Pair(

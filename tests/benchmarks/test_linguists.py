@@ -43,7 +43,9 @@ def folder(tmp_path):
     climp = tmp_path / "CLiMP/CLiMP_corpus"
     write(climp / "passive_1000.csv", f"\ufeff,0,1,2,3\n0,p,p,{GOOD},1\n1,p,p,{BAD},0\n")
     write(climp / "ba_1000.csv", f"{GOOD}\n{BAD}\n")
-    json_lines(tmp_path / "SLING_Data_Code/SLING_Data/Anaphor/Plural/self.jsonl", pair)
+    sling = tmp_path / "SLING_Data_Code/SLING_Data/Anaphor"
+    json_lines(sling / "Plural/self.jsonl", pair)
+    json_lines(sling / "reflexive_auto/animacy.jsonl", pair)
     return tmp_path
 
 
