@@ -142,7 +142,8 @@ class Corpus:
 
         Only in the first part of each file if they are long, and in some of them if they are many.
 
-        limit: the counts of the most frequent ones are kept, of so many.
+        limit: the counts of the most frequent ones are kept, of so many; of equally frequent ones
+        those that come first.
         """
         n_blocks = COUNTED_BYTES // BLOCK_BYTES
         paths = self.paths[:: math.ceil(len(self.paths) / n_blocks)]
@@ -153,7 +154,7 @@ class Corpus:
                 counts.update(text.split())
         for token in vocabulary.tokens:
             counts.pop(token, None)
-        words = sorted(counts, key=lambda word: (-counts[word], word))
+        words = sorted(counts, key=lambda word: -counts[word])  # a stable order
         return UnknownWords(
             counts={word: counts[word] for word in words[:limit]}, total=counts.total()
         )
