@@ -328,10 +328,10 @@ def print_score(counts: Counts, score: "Score", spelling: "Spelling", seconds: f
 def print_open(
     direction: str, perplexity: float, log_probability: float, spelling: "Spelling"
 ) -> None:
-    """Print a direction's perplexity in an open vocabulary, and how many bits the text takes."""
+    """Print a perplexity in an open vocabulary, and how many bits the text takes."""
     per_character = spelling.bits_per_character(log_probability)
     per_byte = spelling.bits_per_byte(log_probability)
-    label = f"open vocabulary, {direction}"
+    label = f"open perplexity, {direction}"
     print(
         f"{label:31}{perplexity:.3f}; "
         f"{per_character:.4f} bits per character, {per_byte:.4f} per byte"
