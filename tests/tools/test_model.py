@@ -9,6 +9,7 @@ import runs
 from pretraining_runs import load
 
 from elmo_core.config import ELMoConfig
+from elmo_core.network.start_state import NAMES
 from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from elmo_core.weights import checkpoint
 
@@ -53,7 +54,7 @@ def test_finetuning_with_another_vocabulary_keeps_the_rows_of_known_words(
                 array[k], before[name][known.index[token]], atol=1e-9
             )
             assert kept == (token in known), f"{name} of {token}"
-        if name not in tables:
+        if name not in tables and name not in NAMES:  # the start state depends on the vocabulary
             np.testing.assert_allclose(array, before[name], atol=1e-9, err_msg=name)
 
 
