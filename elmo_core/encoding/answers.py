@@ -159,7 +159,7 @@ def iter_surprisal(
     check_option("context", context, (None, *CONTEXTS))
     predictor = embedder.predictor()
     is_open = predictor.is_open(vocabulary)
-    carry = embedder.carry_state if context is None else context == "carry"
+    carry = _carries_state(embedder, context)
 
     def results(batch: EncodedBatch, group: Sequence[Sequence[str]]) -> list[Surprisals]:
         return surprisals(
@@ -189,6 +189,10 @@ def iter_surprisal(
     return restore_order(batches)
 
 
+def _carries_state(embedder, context: str | None) -> bool:
+    return embedder.carry_state if context is None else context == "carry"
+
+
 def compare(
     embedder,
     good: Sequence[Sequence[str]],
@@ -201,7 +205,7 @@ def compare(
 
     vocabulary, unit, context: see `surprisal`; the state is not carried.
     """
-    if context == "carry" or (context is None and embedder.carry_state):
+    if _carries_state(embedder, context):
         raise UserError(
             "compare reads each sentence by itself. Expected context='sentence' or 'zero'."
         )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # the --help of run_eval.py does not wait for Paddle
 
 
 class Predictor(NamedTuple):
-    """What predicts words beside the biLM.
+    """The parts of a language model that predict words, beside the biLM.
 
     start: the state from which a sentence is read; None: zeros. source: of the model, for messages.
     """

@@ -1,4 +1,4 @@
-"""What the spelling of its unknown words adds to the surprisal of a text, and the text's size.
+"""The surprisal that the spelling of its unknown words adds to a text, and the text's size.
 
 Bits per character and per byte are of the text without white space: so they do not depend on how it
 was cut into words, nor on the vocabulary.
