@@ -29,6 +29,7 @@ from elmo_core.display.surprisal_plot import plot_surprisal
 from elmo_core.encoding import answers
 from elmo_core.encoding.encoder import Encoder, run_sentences
 from elmo_core.encoding.layers import EncodedBatch, EncodingRequest, Layers
+from elmo_core.encoding.pooling import POOLS, pool_tensor
 from elmo_core.encoding.surprisal import Predictor
 from elmo_core.encoding.token_tables import TokenTable
 from elmo_core.kernels import precision
@@ -103,7 +104,8 @@ class ELMo(Encoder, nn.Layer):
     l2_coef: weight of `l2_loss()`, a penalty on the mixes' scalars that the task adds to its loss.
     layers: mix (trained weights) | concat | average | top | a layer's number | mix or concat of
     some, e.g. "mix:0,2".
-    pool: None (one vector per token), or the mean over each sentence's tokens.
+    pool: None (one vector per token), or over each sentence's tokens: mean | max | mean_max, both,
+    one after the other in each layer.
     word_dropout, layer_dropout: for a trainable biLM, the share of a batch's distinct words whose
     vectors are set to zero, and the dropout rate between layers.
     precision: see `ELMoEmbedder`.
@@ -133,7 +135,7 @@ class ELMo(Encoder, nn.Layer):
             if rate and not trainable:
                 problem = "it acts inside the frozen biLM"
                 raise UserError(f"{name}={rate}: {problem}. Expected 0, or trainable=True.")
-        check_option("pool", pool, (None, "mean"))
+        check_option("pool", pool, (None, *POOLS))
         folder = None if isinstance(params, tuple) else resolve_name(params)
         bilm, vocabulary = load_bilm(folder) if folder else _check_model(params)
         self.precision = chosen_precision(precision, paddle.get_device())
@@ -204,7 +206,8 @@ class ELMo(Encoder, nn.Layer):
     ) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Return the chosen layers, cached or computed, and the mask (B, T).
 
-        Each layer is (B, T, 2P), or pooled (B, 2P). Only layers of lists of tokens are cached.
+        Each layer is (B, T, 2P) or, pooled, (B, layer_dim). Only layers of lists of tokens are
+        cached.
         """
         self._check_dtype()
         if not paddle.in_dynamic_mode():
@@ -247,7 +250,7 @@ class ELMo(Encoder, nn.Layer):
         for forward, backward in self.choice.select(layers):
             layer = paddle.concat([forward, backward], axis=2) * mask.unsqueeze(-1)
             if self.pool:
-                layer = layer.sum(axis=1) / mask.sum(axis=1, keepdim=True).clip(1)
+                layer = pool_tensor(layer, mask, self.pool)
             tensors.append(layer if self.trainable else layer.detach())
         return tensors, mask
 
@@ -273,7 +276,7 @@ class ELMo(Encoder, nn.Layer):
                 choice=self.choice,
                 dropout=dropout,
             )
-            return encoded.tensors(bool(self.pool))
+            return encoded.tensors(self.pool)
 
     def _are_cached(self, sentences: list[Sequence[str]]) -> bool:
         """Return whether there are sentences, and the layers of all of them are cached."""
@@ -285,7 +288,7 @@ class ELMo(Encoder, nn.Layer):
         self, sentences: list[Sequence[str]]
     ) -> tuple[list[paddle.Tensor], paddle.Tensor]:
         """Return what `layers` does, for sentences whose layers are cached."""
-        # each (layers, n, 2P), n = 1 if pooled
+        # each (layers, n, 2P), or pooled (layers, 1, layer_dim)
         arrays = [self.cached[tuple(tokens)] for tokens in sentences]
         lengths = np.array([len(tokens) for tokens in sentences])
         mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.float32)
@@ -414,7 +417,8 @@ class ELMoEmbedder(Encoder):
     layers: all | top | average | concat | a layer's number, -1: the top | several, e.g. [0, 1],
     "0,1" or "concat:0,1" | the fixed weights of a sum, one per layer | mix: the output `elmo` of an
     imported TensorFlow Hub module.
-    pool: None (one vector per token), or the mean or max over each sentence's tokens.
+    pool: None (one vector per token), or over each sentence's tokens: mean | max | mean_max, both,
+    one after the other in each layer.
     carry_state: start each row from the final state of the same row in the previous batch, as
     bilm-tf does, with sentences in input order. Every call starts from zero.
     precision: of the operands of large products: float32; bfloat16, faster on processors and GPUs
@@ -435,7 +439,7 @@ class ELMoEmbedder(Encoder):
         precision: str = "float32",
     ):
         check_number("batch_size", batch_size, 1, 2**31 - 1, integer=True)
-        check_option("pool", pool, (None, "mean", "max"))
+        check_option("pool", pool, (None, *POOLS))
         check_option("dtype", dtype, ("float32", "float16"))
         self.device = runtime.device_name(device)
         self.precision = chosen_precision(precision, self.device)
@@ -577,7 +581,7 @@ class ELMoEmbedder(Encoder):
 
     def _arrays(self, batch: EncodedBatch, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Return the arrays of a batch, each of `shape`."""
-        arrays = batch.arrays(self.dtype, self.pool)  # each (layers, n, 2P)
+        arrays = batch.arrays(self.dtype, self.pool)  # each (layers, n, layer_dim)
         if self.choice.how == "concat":
             arrays = [array.swapaxes(0, 1) for array in arrays]
         return [

@@ -56,8 +56,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     content.add_argument(
         "--pool",
-        choices=("mean",),
-        help="one vector per sentence: the mean over its tokens",
+        choices=("mean", "max", "mean_max"),
+        help="one vector per sentence: the mean or maximum over its tokens, or both",
     )
     content.add_argument("--forget_sentences", action="store_true", help="omit sentence_to_index")
     run = parser.add_argument_group("run")

@@ -20,6 +20,7 @@ import numpy as np
 
 import elmo
 from elmo_core.config import ELMoConfig
+from elmo_core.encoding.pooling import pool_tensor, pooled_dim
 from elmo_core.files.word_vectors import load_word_vectors
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, log
@@ -299,7 +300,7 @@ class TokenInputs(nn.Layer):
     words: of the training data, which are learnt; None: none.
     elmo_at: where the network reads ELMo, each with a mix of its own if layers are mixed: "input"
         is part of x, "output" is returned separately.
-    pool: None, or "mean": x is the mean over each row's tokens.
+    pool: None, or as of `elmo.ELMo`: x is the mean over each row's tokens, or the maximum, or both.
     standardised: by the statistics that `standardise` sets, which makes learning rates comparable
         across inputs, and mixes independent of scale.
     trainable: train the biLM, and the changes of a file's vectors, if the settings say so; else
@@ -334,10 +335,10 @@ class TokenInputs(nn.Layer):
             self.elmo_at = list(elmo_at)
             n_layers = self.elmo.choice.n_layers
             if self.elmo.choice.how == "trained_sum":
-                self.elmo_dim = self.elmo.layer_dim
+                self.elmo_dim = self._layer_dim
                 mixes = [elmo.ScalarMix(n_layers) for _ in self.elmo_at]
             else:  # the layers are concatenated
-                self.elmo_dim = self.elmo.layer_dim * n_layers
+                self.elmo_dim = self._layer_dim * n_layers
         self.mixes = nn.LayerList(mixes)
 
         self.words: LearntWords | None = None
@@ -362,10 +363,15 @@ class TokenInputs(nn.Layer):
         """The number of layers, and the width of each, of what `_fixed_layers` returns."""
         sizes = []
         if self.elmo:
-            sizes.append((self.elmo.choice.n_layers, self.elmo.layer_dim))
+            sizes.append((self.elmo.choice.n_layers, self._layer_dim))
         if self.vectors:
-            sizes.append((1, self.vectors.dim))
+            sizes.append((1, pooled_dim(self.vectors.dim, self.pool)))
         return sizes
+
+    @property
+    def _layer_dim(self) -> int:
+        """D of a layer of ELMo, pooled if the network reads it so."""
+        return pooled_dim(2 * self.elmo.config.projection_dim, self.pool)
 
     def _input_dim(self) -> int:
         """D of x."""
@@ -373,11 +379,11 @@ class TokenInputs(nn.Layer):
         if "input" in self.elmo_at:
             dim += self.elmo_dim
         if self.vectors:
-            dim += self.vectors.dim
+            dim += pooled_dim(self.vectors.dim, self.pool)
         if self.words and not self.words.is_offset:
-            dim += self.settings.word_dim
+            dim += pooled_dim(self.settings.word_dim, self.pool)
         if self.characters:
-            dim += CHAR_CNN.projection_dim
+            dim += pooled_dim(CHAR_CNN.projection_dim, self.pool)
         return dim
 
     def cache(self, rows: Iterable[Rows], progress: bool) -> None:
@@ -457,7 +463,7 @@ class TokenInputs(nn.Layer):
     def _elmo_layers(self, rows: Rows) -> list[paddle.Tensor]:
         if not rows.lengths.any():  # nothing that ELMo could read
             n_rows = len(rows.tokens)
-            shape = [n_rows, self.elmo.layer_dim] if self.pool else [n_rows, 1, self.elmo.layer_dim]
+            shape = [n_rows, self._layer_dim] if self.pool else [n_rows, 1, self._layer_dim]
             return [paddle.zeros(shape)] * self.elmo.choice.n_layers
         if rows.sentences is not None:
             return self._layers_of_sentences(rows)
@@ -481,16 +487,14 @@ class TokenInputs(nn.Layer):
         return [rows.gathered(x.reshape([-1, x.shape[-1]]), padded) for x in layers]
 
     def _pooled(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
-        """The mean over the tokens, if the network reads means."""
-        if not self.pool:
-            return x
-        return (x * mask.unsqueeze(-1)).sum(axis=1) / mask.sum(axis=1, keepdim=True).clip(1)
+        """Pool the tokens' vectors, if the network reads them so."""
+        return pool_tensor(x * mask.unsqueeze(-1), mask, self.pool) if self.pool else x
 
     @paddle.no_grad()
     def standardise(self, batches: Iterable[Rows]) -> None:
         """Set the statistics of ELMo's layers and the file's vectors.
 
-        They are those of tokens or, if pooled, of rows' means.
+        They are those of tokens or, if pooled, of rows.
         """
         # of each part: number, sum and sum of squares, each (L, D)
         totals = [np.zeros((3, *part.mean.shape)) for part in self.statistics]

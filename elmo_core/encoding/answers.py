@@ -21,6 +21,7 @@ from elmo_core.checks import (
 from elmo_core.encoding.cosines import nearest, unit
 from elmo_core.encoding.encoder import run_sentences
 from elmo_core.encoding.layers import EncodedBatch, EncodingRequest, LayerChoice
+from elmo_core.encoding.pooling import pool_parts
 from elmo_core.encoding.surprisal import (
     CONTEXTS,
     UNITS,
@@ -71,11 +72,10 @@ def encode_texts(
     for text, sentences in zip(texts, split, strict=True):
         tokens = list(itertools.chain.from_iterable(sentences))
         of_sentences = list(itertools.islice(arrays, len(sentences)))
-        if embedder.pool == "mean":
+        if embedder.pool:
             n_tokens = [max(1, len(sentence)) for sentence in sentences]
-            vectors = np.average(of_sentences, axis=0, weights=n_tokens).astype(embedder.dtype)
-        elif embedder.pool == "max":
-            vectors = np.max(of_sentences, axis=0)
+            vectors = pool_parts(np.array(of_sentences), n_tokens, embedder.pool)
+            vectors = vectors.astype(embedder.dtype, copy=False)
         else:
             vectors = np.concatenate(of_sentences, axis=-2)
         result.append(TextVectors(tokens, token_offsets(tokens, text), vectors))

@@ -16,6 +16,7 @@ from elmo_core.encoding.layers import (
     Layers,
     layer_choice,
 )
+from elmo_core.encoding.pooling import pooled_dim
 from elmo_core.encoding.token_tables import OOVCounter, TokenTable
 from elmo_core.kernels import precision
 from elmo_core.machine import runtime
@@ -103,7 +104,7 @@ class Encoder:
     config: ELMoConfig
     choice: LayerChoice
     pool: str | None
-    layer_dim: int  # 2P
+    layer_dim: int  # 2P, or of a pooled layer
     dim: int  # of what is returned for each token
     _oov_counter: OOVCounter
     batch_size = 128
@@ -123,7 +124,7 @@ class Encoder:
         self.config = bilm.config
         self.choice = layer_choice(layers, bilm.config.n_layers + 1, allowed)
         self.pool = pool
-        self.layer_dim = 2 * bilm.config.projection_dim
+        self.layer_dim = pooled_dim(2 * bilm.config.projection_dim, pool)
         self.dim = self.layer_dim
         if self.choice.how == "concat":
             self.dim = self.layer_dim * self.choice.n_layers

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from elmo_core.encoding.pooling import pool_array, pool_tensor
 from elmo_core.machine import paddle_compat
 from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError
@@ -80,8 +81,8 @@ class EncodedBatch:
     packing: Packing
     n_tokens: np.ndarray  # (B,)
 
-    def tensors(self, pooled: bool) -> tuple[list[paddle.Tensor], paddle.Tensor]:
-        """Return layers (B, T, 2P), 0 at padding, or their means (B, 2P), and the mask (B, T)."""
+    def tensors(self, pool: str | None) -> tuple[list[paddle.Tensor], paddle.Tensor]:
+        """Return layers (B, T, 2P), 0 at padding, or pooled ones, and the mask (B, T)."""
         forward_indices, backward_indices, mask = self.packing.token_indices(self.n_tokens)
         n_rows, n_steps = mask.shape
         mask = to_tensor(mask).astype(self.layers[0][0].dtype)
@@ -95,14 +96,12 @@ class EncodedBatch:
             ]
             layer = paddle.concat(halves, axis=1)  # (B * T, 2P)
             layers.append(layer.reshape([n_rows, n_steps, -1]) * mask.unsqueeze(-1))
-        if pooled:
-            layers = [
-                layer.sum(axis=1) / mask.sum(axis=1, keepdim=True).clip(1) for layer in layers
-            ]
+        if pool:
+            layers = [pool_tensor(layer, mask, pool) for layer in layers]
         return layers, mask
 
     def arrays(self, dtype: str, pool: str | None) -> list[np.ndarray]:
-        """Return each sentence's array (layers, n, 2P), with n = 1 if pooled."""
+        """Return each sentence's array (layers, n, 2P), or pooled (layers, 1, `pooled_dim`)."""
         forward, backward, _ = self.packing.token_indices(self.n_tokens)
         layers = [
             (paddle_compat.to_array(left), paddle_compat.to_array(right))
@@ -116,25 +115,13 @@ class EncodedBatch:
                 layer[:, :half] = left[forward[row, :n]]
                 layer[:, half:] = right[backward[row, :n]]
             if pool:
-                array = _pooled(array, pool).astype(dtype, copy=False)
+                array = pool_array(array, pool).astype(dtype, copy=False)
             arrays.append(array)
         return arrays
 
 
 def _scaled(layer: paddle.Tensor, weight: float) -> paddle.Tensor:
     return layer if weight == 1 else layer * weight
-
-
-def _pooled(vectors: np.ndarray, pool: str) -> np.ndarray:
-    """Return the mean or the maximum of the tokens' vectors (layers, n, 2P): (layers, 1, 2P).
-
-    Without tokens, it is zeros.
-    """
-    if not vectors.shape[1]:
-        return vectors.sum(axis=1, keepdims=True)
-    if pool == "mean":
-        return vectors.mean(axis=1, keepdims=True)
-    return vectors.max(axis=1, keepdims=True)
 
 
 def layer_choice(layers: Layers, n_layers: int, allowed: Sequence[str]) -> LayerChoice:

@@ -3,8 +3,8 @@
 Letters: B texts, T tokens, D dimensions of a token's vector, H dimensions of the result.
 """
 
+from elmo_core.encoding.pooling import maximum
 from elmo_core.machine.runtime import paddle
-from elmo_core.network.char_cnn import Maximum
 
 nn = paddle.nn
 
@@ -50,9 +50,7 @@ class LSTM(Head):
     def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
         lengths = mask.sum(axis=1).clip(min=1).astype("int64")
         states, _ = self.lstm(x, sequence_length=lengths)  # (B, T, H)
-        mask = mask.unsqueeze(-1)
-        maximum = Maximum.apply(states * mask - 1e9 * (1 - mask), 1)  # (B, H)
-        return maximum * mask.max(axis=1)  # a text without tokens has none
+        return maximum(states * mask.unsqueeze(-1), mask)
 
 
 HEADS = {"mean": Mean, "attention": Attention, "lstm": LSTM}

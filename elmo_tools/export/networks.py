@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from elmo import BiLM
+from elmo_core.encoding import pooling
 from elmo_core.encoding.layers import LayerChoice
 from elmo_core.messages import UserError
 from elmo_core.text.vocabulary import UNK_ID, Vocabulary
@@ -179,7 +180,7 @@ class TaskNetwork(Network):
     def _elmo_layers(self, batch: Sentences, words: Sentences) -> list[Array]:
         """Build ELMo's layers, each (B, T, 2P) or, pooled, (B, 2P)."""
         inputs = self.network.inputs
-        width = inputs.elmo.layer_dim
+        width = 2 * inputs.elmo.config.projection_dim
         layers = self.elmo.layers(words)
         layers = [self._pooled(batch, self._of_tokens(batch, x, width)) for x in layers]
         if not inputs.statistics:
@@ -217,8 +218,16 @@ class TaskNetwork(Network):
         return x
 
     def _pooled(self, batch: Sentences, x: Array) -> Array:
-        """Return x (B, T, F) or, if the network reads means over the tokens, these (B, F)."""
-        return batch.mean(x) if self.network.inputs.pool else x
+        """Return x (B, T, F) or, if the network reads it pooled, (B, `pooled_dim`)."""
+        pool = self.network.inputs.pool
+        if pool is None:
+            return x
+        parts = []
+        if pool != pooling.MAX:
+            parts.append(batch.mean(x))
+        if pool != pooling.MEAN:
+            parts.append(batch.maximum(x))
+        return batch.ops.concat(parts, axis=1) if len(parts) > 1 else parts[0]
 
 
 class TaggerNetwork(TaskNetwork):

@@ -14,6 +14,8 @@ import numpy as np
 
 from elmo_tools.export.paddle_graph import Array, PaddleGraph
 
+IMPOSSIBLE = -1e30  # score
+
 
 class Sentences:
     """A batch of sentences.
@@ -72,9 +74,9 @@ class Sentences:
         mask = self.ops.cast(self.mask, "float32")
         return x * self.ops.reshape(mask, [self.rows, self.steps, 1])
 
-    def padding_scores(self, score: float) -> Array:
-        """Return `score` at padding, else 0. (B, T)"""
-        return (1.0 - self.ops.cast(self.mask, "float32")) * score
+    def padding_scores(self) -> Array:
+        """Return `IMPOSSIBLE` at padding, else 0. (B, T)"""
+        return (1.0 - self.ops.cast(self.mask, "float32")) * IMPOSSIBLE
 
     def mean(self, x: Array) -> Array:
         """Compute means of x (B, T, F) over each sentence's tokens; zero without tokens. (B, F)"""
@@ -82,6 +84,14 @@ class Sentences:
         divisors = self.ops.cast(self.lengths + is_empty, "float32")
         sums = self.ops.sum(self.masked(x), axis=1)
         return sums / self.ops.reshape(divisors, [-1, 1])
+
+    def maximum(self, x: Array) -> Array:
+        """Compute maxima of x (B, T, F) over each sentence's tokens; zero without tokens. (B, F)"""
+        ops = self.ops
+        has_tokens = ops.cast(ops.max(self.mask, axis=1), "float32")
+        scores = ops.reshape(self.padding_scores(), [self.rows, self.steps, 1])
+        maxima = ops.max(x + scores, axis=1)
+        return maxima * ops.reshape(has_tokens, [-1, 1])
 
     def distinct(self, names: Sequence[str]) -> tuple[list[Array], Array]:
         """Find the distinct tokens by these inputs together.

@@ -22,7 +22,6 @@ from elmo_tools.export.paddle_graph import Array, PaddleGraph, Step
 from elmo_tools.export.sentences import Sentences
 
 nn = paddle.nn
-IMPOSSIBLE = -1e30  # score
 
 
 def linear(ops: PaddleGraph, x: Array, layer: nn.Linear) -> Array:
@@ -252,17 +251,14 @@ def text_vectors(batch: Sentences, x: Array, head: nn.Layer) -> Array:
     x is zero at padding. A text without tokens gets zeros.
     """
     ops = batch.ops
-    padding_scores = batch.padding_scores(IMPOSSIBLE)
     if isinstance(head, heads.Attention):
+        padding_scores = batch.padding_scores()
         scores = ops.reshape(linear(ops, x, head.score), [batch.rows, -1])
         weights = ops.softmax(scores + padding_scores)
         sums = ops.product(ops.reshape(weights, [batch.rows, 1, -1]), x)  # (B, 1, H)
         return ops.reshape(sums, [-1, head.dim])
     outputs = recurrent(batch, x, head.lstm)
-    has_tokens = ops.cast(ops.max(batch.mask, axis=1), "float32")
-    padding_scores = ops.reshape(padding_scores, [batch.rows, batch.steps, 1])
-    maxima = ops.max(outputs + padding_scores, axis=1)
-    return maxima * ops.reshape(has_tokens, [-1, 1])
+    return batch.maximum(outputs)
 
 
 def biaffine(batch: Sentences, x: Array, y: Array, layer: Biaffine) -> Array:

@@ -15,6 +15,7 @@ from reference import assert_close
 
 import elmo
 from elmo import BiLM, ELMo, ELMoEmbedder
+from elmo_core.encoding.pooling import POOLS, pool_array, pool_tensor, pooled_dim
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError, format_count
 from elmo_core.text.characters import CodePoints
@@ -70,7 +71,7 @@ def test_blank_tokens_and_no_break_spaces_are_unknown_characters(model, word_mod
             "layers",
             [3, True, "all", [0, 1], "0,1", "mix:", "mix:0,3", "top:1", "average:0,1", [0.5, 0.5]],
         ),
-        (ELMo, "pool", ["max"]),
+        (ELMo, "pool", ["sum"]),
         (ELMo, "word_dropout", [-0.1, 0.1]),  # without trainable=True
         (ELMo, "layer_dropout", [0.1]),
         (ELMoEmbedder, "pool", ["sum"]),
@@ -250,8 +251,17 @@ OF_LAYERS = {  # the output of an untrained ELMo, from all layers (3, n, 2P)
 }
 
 
+def chosen(array: np.ndarray, layers: str | int, pool: str | None) -> np.ndarray:
+    """What an `ELMo` makes of all layers (3, n, 14) of a sentence: (n, D) or, pooled, (D,)."""
+    if pool is None:
+        return OF_LAYERS[layers](array)
+    if layers in ("average", "top", 1):  # one layer, which is pooled
+        return pool_array(OF_LAYERS[layers](array), pool)[0]
+    return OF_LAYERS[layers](pool_array(array, pool)[:, 0])
+
+
 @pytest.mark.parametrize("layers", OF_LAYERS)
-@pytest.mark.parametrize("pool", [None, "mean"])
+@pytest.mark.parametrize("pool", [None, "mean", "mean_max"])
 @pytest.mark.parametrize(
     ("share", "where"), [(None, ""), (1.1, "float32 in memory"), (0.6, "float16 in memory")]
 )
@@ -259,7 +269,7 @@ def test_chosen_layers_are_the_same_computed_and_cached(
     model, monkeypatch, messages, layers, pool, share, where
 ):
     """share: fraction of the memory that the layers need in float32."""
-    expected = [OF_LAYERS[layers](array) for array in ELMoEmbedder(model).encode(SENTENCES)]
+    expected = [chosen(array, layers, pool) for array in ELMoEmbedder(model).encode(SENTENCES)]
     layer = ELMo(model, n_mixes=2, dropout=0.0, layers=layers, pool=pool)
     if where:
         n_vectors = len(SENTENCES) if pool else sum(map(len, SENTENCES))
@@ -277,12 +287,32 @@ def test_chosen_layers_are_the_same_computed_and_cached(
         assert mask.numpy().sum(axis=1).tolist() == [len(s) for s in sentences]
         for actual, array in zip(output.numpy(), desired, strict=True):
             if pool:
-                np.testing.assert_allclose(
-                    actual, array.mean(axis=0) if len(array) else 0 * actual, **close
-                )
+                np.testing.assert_allclose(actual, array, **close)
             else:
                 np.testing.assert_allclose(actual[: len(array)], array, **close)
                 assert not actual[len(array) :].any()
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_pooled_elmo_is_trained_as_by_pooling_its_vectors(pool):
+    gradients = []
+    for pooled_by_elmo in (True, False):
+        layer = ELMo(
+            (tiny.random_bilm(), Vocabulary(tiny.WORDS)),
+            trainable=True,
+            dropout=0.0,
+            layers="concat",
+            pool=pool if pooled_by_elmo else None,
+        )
+        layers, mask = layer.layers(SENTENCES)
+        if not pooled_by_elmo:
+            layers = [pool_tensor(x, mask, pool) for x in layers]
+        assert layers[0].shape == [len(SENTENCES), pooled_dim(14, pool)]
+        sum((x**2).sum() for x in layers).backward()
+        trained = [weight for weight in layer.bilm.parameters() if weight.grad is not None]
+        gradients.append([weight.grad.numpy() for weight in trained])
+    assert len(gradients[0]) > 7
+    assert_close(*gradients)
 
 
 def test_words_and_layers_are_dropped_in_training_only(model):
@@ -320,7 +350,7 @@ def test_some_sentences_are_cached(model):
             layer(wrong)
 
 
-@pytest.mark.parametrize("pool", [None, "mean"])
+@pytest.mark.parametrize("pool", [None, "mean", "mean_max"])
 def test_another_call_caches_more_sentences(model, monkeypatch, messages, pool):
     layer = ELMo(model, dropout=0.0, pool=pool)
     empty, (expected,) = layer([])[0][0].shape, layer(SENTENCES[:3])[0]

@@ -52,6 +52,18 @@ def test_layers_and_pooling(model):
         pooled = np.mean if pool == "mean" else np.max
         expected = [pooled(array, axis=1) for array in everything if array.shape[1]]
         assert_close(actual, expected, 1e-5)
+    for layers in ("all", "concat"):
+        parts = [ELMoEmbedder(model, layers=[0, 1, 2], pool=pool) for pool in ("mean", "max")]
+        mean, maximum = [embedder.encode(SENTENCES) for embedder in parts]
+        expected = [
+            np.concatenate(pair, axis=-1).reshape((3, 28) if layers == "all" else 84)
+            for pair in zip(mean, maximum, strict=True)
+        ]
+        embedder = ELMoEmbedder(model, layers=layers, pool="mean_max")
+        actual = embedder.encode(SENTENCES)
+        assert actual[0].shape == embedder.shape(3) == expected[0].shape
+        for found, wanted in zip(actual, expected, strict=True):
+            np.testing.assert_array_equal(found, wanted)
     half = ELMoEmbedder(model, dtype="float16").encode(SENTENCES)
     assert half[0].dtype == np.float16
     for actual, exact in zip(half, everything, strict=True):

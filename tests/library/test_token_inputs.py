@@ -32,6 +32,7 @@ def kind(request):
         {"layers": "concat:0,1", "trainable": True},
         {"layers": 0, "pool": "mean"},
         {"layers": "average", "pool": "mean", "trainable": True},
+        {"layers": "concat", "pool": "mean_max"},
     ],
     ids=str,
 )

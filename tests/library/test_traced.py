@@ -85,6 +85,7 @@ def test_saved_networks_answer_without_this_package(tmp_path):
     [
         {"layer_norm": True},
         {"layers": "mix:0,2", "pool": "mean"},
+        {"layers": "concat:0,2", "pool": "mean_max"},
         {"layers": 0},
         {"layers": "average", "precision": "auto"},
     ],

@@ -606,11 +606,25 @@ LAYERS = [
         tests="tests/library/test_layers.py::test_layers_and_pooling",
     ),
     Mutant(
-        name="layers-mean-over-the-tokens",
-        file="elmo_core/encoding/layers.py",
-        old="layer.sum(axis=1) / mask.sum(axis=1, keepdim=True).clip(1)",
-        new="layer.mean(axis=1)",
+        name="pooling-mean-over-the-tokens",
+        file="elmo_core/encoding/pooling.py",
+        old="x.sum(axis=1) / mask.sum(axis=1, keepdim=True).clip(1)",
+        new="x.mean(axis=1)",
         tests="tests/library/test_scalar_mix.py::test_mixes_equal_the_reference",
+    ),
+    Mutant(
+        name="pooling-padding-of-the-maximum",
+        file="elmo_core/encoding/pooling.py",
+        old="x = x - 1e9 * (1 - mask)",
+        new="x = x + 0",
+        tests="tests/library/test_pooling.py",
+    ),
+    Mutant(
+        name="pooling-gradient-of-equal-tokens",
+        file="elmo_core/encoding/pooling.py",
+        old="Maximum.apply(x, 1)",
+        new="x.max(axis=1)",
+        tests="tests/library/test_pooling.py",
     ),
     Mutant(
         name="mix-softmax-of-the-scalars",
@@ -1719,8 +1733,8 @@ TASKS = [
     Mutant(
         name="head-lstm-padding",
         file="elmo_tasks/classification/heads.py",
-        old="states * mask - 1e9 * (1 - mask)",
-        new="states * mask",
+        old="maximum(states * mask.unsqueeze(-1), mask)",
+        new="states.max(axis=1)",
         tests="tests/tasks/test_heads.py",
     ),
     Mutant(
@@ -1745,10 +1759,10 @@ TASKS = [
         tests="tests/tasks/test_classifier.py::test_tuning_begins_with_the_first_model_and_changes_elmo",
     ),
     Mutant(
-        name="inputs-mean-over-the-tokens",
+        name="inputs-pooled-without-padding",
         file="elmo_tasks/inputs.py",
-        old="/ mask.sum(axis=1, keepdim=True).clip(1)",
-        new="/ mask.shape[1]",
+        old="pool_tensor(x * mask.unsqueeze(-1), mask, self.pool)",
+        new="pool_tensor(x, mask, self.pool)",
         tests="tests/tasks/test_classification_network.py",
     ),
     Mutant(

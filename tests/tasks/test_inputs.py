@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+import tiny
 
-from elmo_core.machine.runtime import paddle
+from elmo import ELMo
+from elmo_core.encoding.pooling import POOLS, pool_tensor, pooled_dim
+from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from elmo_tasks import ClassifierSettings
-from elmo_tasks.inputs import FileVectors, LearntWords, Rows, TokenInputs
+from elmo_tasks.inputs import FileVectors, LearntWords, PretrainedELMo, Rows, TokenInputs
 
 
 def test_rare_words_become_unknown_in_training():
@@ -48,7 +51,7 @@ def test_a_word_without_a_vector_may_have_random_numbers_of_its_own():
     assert np.array_equal(again[0, 0], drawn[7]) and not np.array_equal(other, again)
 
 
-@pytest.mark.parametrize("pool", [None, "mean"])
+@pytest.mark.parametrize("pool", [None, *POOLS])
 def test_inputs_are_standardised_over_the_tokens_or_the_means_of_texts(pool):
     words = list("abcdef")
     vectors = FileVectors(
@@ -61,6 +64,37 @@ def test_inputs_are_standardised_over_the_tokens_or_the_means_of_texts(pool):
     x = [inputs(batch).x.numpy() for batch in batches]
     if pool is None:
         x = [array[batch.mask > 0] for array, batch in zip(x, batches, strict=True)]
-    x = np.concatenate(x)  # (7 tokens or 3 texts, 3)
-    np.testing.assert_allclose(x.mean(axis=0), np.zeros(3), atol=1e-5)
-    np.testing.assert_allclose(x.std(axis=0), np.ones(3), rtol=1e-4)
+    x = np.concatenate(x)  # (7 tokens or 3 texts, 3 or of mean_max 6)
+    assert x.shape[1] == inputs.dim == pooled_dim(3, pool)
+    np.testing.assert_allclose(x.mean(axis=0), np.zeros(inputs.dim), atol=1e-5)
+    np.testing.assert_allclose(x.std(axis=0), np.ones(inputs.dim), rtol=1e-4)
+
+
+@pytest.mark.parametrize("layers", ["concat", "mix"])
+@pytest.mark.parametrize("pool", POOLS)
+def test_all_inputs_are_pooled_over_the_tokens(pool, layers):
+    bilm, vocabulary = tiny.random_bilm(), Vocabulary(tiny.WORDS)
+    settings = ClassifierSettings(layers=layers, word_dim=2, char_cnn=True, elmo_dropout=0.0)
+    table = np.random.default_rng(0).standard_normal((12, 3)).astype(np.float32)
+    vectors = FileVectors(tiny.WORDS, table)
+    rows = Rows(tiny.SENTENCES)
+
+    def inputs(**options) -> TokenInputs:
+        paddle.seed(1)
+        return TokenInputs(settings, vocabulary, vectors, **options)
+
+    pretrained = PretrainedELMo(bilm, vocabulary, ())
+    tokens = inputs(pretrained=pretrained)
+    pooled = inputs(pretrained=pretrained, pool=pool)
+    layer = ELMo((bilm, vocabulary), n_mixes=0, dropout=0.0, layers=layers)  # of tokens
+    of_layer = inputs(pretrained=PretrainedELMo(bilm, vocabulary, (), layer=layer), pool=pool)
+    x = pooled(rows).x.numpy()
+    assert x.shape == (len(tiny.SENTENCES), pooled.dim)
+    np.testing.assert_allclose(of_layer(rows).x.numpy(), x, atol=1e-6)
+    assert not pooled(Rows([[], []])).x.numpy().any()
+    if layers == "mix":  # the mix of maxima is not the maximum of the mix
+        return
+    by_token = tokens(rows).x
+    sizes = [14, 14, 14, 3, 2, 160]  # each input, or layer, is pooled by itself
+    parts = [pool_tensor(part, to_tensor(rows.mask), pool) for part in by_token.split(sizes, 2)]
+    np.testing.assert_allclose(x, paddle.concat(parts, axis=1).numpy(), atol=1e-6)

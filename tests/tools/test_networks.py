@@ -16,6 +16,7 @@ from elmo_tasks.classification.settings import ClassifierSettings
 from elmo_tasks.parsing.parser import Parser
 from elmo_tasks.parsing.settings import ParserSettings
 from elmo_tasks.tagging.tagger import Tagger
+from elmo_tasks.task import Task
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -122,6 +123,20 @@ def test_a_classifier_gives_the_same_probabilities(export, tmp_path, runtime, se
         np.testing.assert_allclose(
             exported([sentences[k] for k in row]), [probabilities], atol=1e-5
         )
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("pool", ["max", "mean_max"])
+def test_pooled_inputs_are_exported(export, tmp_path, monkeypatch, runtime, pool):
+    def make_inputs(task, **options):
+        return Task.make_inputs(task, **{**options, "pool": pool})
+
+    monkeypatch.setattr(Classifier, "make_inputs", make_inputs)
+    classifier = random_classifier(tmp_path, head="mean", word_dim=3, char_cnn=True)
+    sentences = [["the", "river", "bank"], [], ["the"], ["x" * 60, "of"]]
+    found = classifier.predict_proba([" ".join(sentence) for sentence in sentences])
+    exported = export(tmp_path / "classifier", runtime)
+    np.testing.assert_allclose(exported(sentences), found, atol=1e-5)
 
 
 def test_a_classifier_that_draws_vectors_is_not_exported(tmp_path):
