@@ -37,7 +37,6 @@ def maximum(x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
     x = x - 1e9 * (1 - mask)
     if not paddle.in_dynamic_mode():  # a graph, which does not train ELMo
         return x.max(axis=1) * mask.max(axis=1)
-    # the gradient of Paddle's own maximum goes to all tokens that are equal
     return Maximum.apply(x, 1) * mask.max(axis=1)
 
 

@@ -620,13 +620,6 @@ LAYERS = [
         tests="tests/library/test_pooling.py",
     ),
     Mutant(
-        name="pooling-gradient-of-equal-tokens",
-        file="elmo_core/encoding/pooling.py",
-        old="Maximum.apply(x, 1)",
-        new="x.max(axis=1)",
-        tests="tests/library/test_pooling.py",
-    ),
-    Mutant(
         name="mix-softmax-of-the-scalars",
         file="elmo_core/network/scalar_mix.py",
         old="weights = nn.functional.softmax(self.scalars, axis=0)",
