@@ -6,7 +6,7 @@
         --word_vectors=vectors.bin --save_dir=model
     python run_finetune.py predict --model_dir=model --input=texts.txt
     echo "A good film." | python run_finetune.py predict --model_dir=model
-    python run_finetune.py evaluate --model_dir=model --test_file=test.tsv
+    python run_finetune.py evaluate --model_dir=model --test_file=test.tsv --mistakes=20
     python run_finetune.py --data_dir=data/polarity --init_from_ckpt=checkpoints/sample
 
 Without a command, the flags are those of `train`. --head says how a text's token vectors become
@@ -28,6 +28,9 @@ import classifier_flags
 import script
 import task_flags
 from classifier_flags import CONTENT
+from elmo_core.display.terminal import pad_all
+from elmo_core.messages import UserError
+from elmo_tasks.records import Label
 from elmo_tasks.texts import Text, as_text
 
 if TYPE_CHECKING:  # --help does not wait for Paddle
@@ -40,8 +43,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = arguments.parser(__doc__)
     parser.default_command = "train"
     purpose = "classify texts"
-    train, _, predict_flags = task_flags.add_commands(parser, "classifier", CONTENT, purpose)
+    commands = task_flags.add_commands(parser, "classifier", CONTENT, purpose)
+    train, evaluate_flags, predict_flags = commands
     classifier_flags.add_train(train)
+    evaluate_flags.add_argument(
+        "--mistakes", **arguments.COUNT, help="print the N most confident mistakes, too"
+    )
     arguments.add(predict_flags, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
     arguments.add(
         predict_flags,
@@ -56,14 +63,39 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     from elmo_tasks import Classifier  # a mistake in the flags does not wait for Paddle
 
-    task_flags.run(args, Classifier, train=classifier_flags.train, predict=predict)
+    task_flags.run(
+        args, Classifier, train=classifier_flags.train, evaluate=evaluate, predict=predict
+    )
+
+
+def evaluate(args: argparse.Namespace, classifier: "Classifier") -> None:
+    """Print the scores of a test set, and mistakes if there is a number of them."""
+    score = task_flags.evaluate(args, classifier)
+    if not args.mistakes:
+        return
+    mistakes = score.mistakes(args.mistakes)
+    print(f"\nthe most confident mistakes, {len(mistakes)}:")
+    separator = classifier.label_separator
+    gold = pad_all(["label", *(joined(x.gold, separator) for x in mistakes)])
+    predicted = pad_all(["predicted", *(joined(x.predicted, separator) for x in mistakes)])
+    print(f"{gold[0]}  {predicted[0]}  probability  text")
+    for k, mistake in enumerate(mistakes, 1):
+        text = mistake.text if isinstance(mistake.text, str) else "\t".join(mistake.text)
+        print(f"{gold[k]}  {predicted[k]}  {mistake.probability:11.4f}  {text}")
 
 
 def predict(args: argparse.Namespace, classifier: "Classifier") -> None:
     """Write the class of each text, its probability and the text; or JSON.
 
-    A blank line stays blank.
+    Of lists of labels, each has its probability. A blank line stays blank.
     """
+    separator = classifier.label_separator
+    ambiguous = [x for x in classifier.labels if separator in str(x)]
+    if classifier.parts["multi_label"] and ambiguous and args.output_format == "tsv":
+        raise UserError(
+            f"the label {ambiguous[0]!r:.60} contains {separator!r}, which separates the labels "
+            "of a text. Use --output_format=json."
+        )
     with script.output(args.output, args.input) as target:
         texts = input_texts(args, classifier.labels, classifier.parts["pairs"])
         tokenised = (classifier.tokenised(text) for text in texts)
@@ -81,10 +113,11 @@ def input_texts(args: argparse.Namespace, classes: Sequence, pairs: bool) -> Ite
         where = f"{args.input or 'standard input'}:{number}"
         if not pairs:
             yield as_text(line, where)
-        elif line.strip():
-            yield as_text(line.split("\t"), where)
-        else:
-            yield as_text(["", ""], where)
+            continue
+        sides = [side.strip() for side in line.split("\t")] if line.strip() else ["", ""]
+        if len(sides) != 2 or (any(sides) and not all(sides)):
+            raise UserError(f"{where}: found {line!r:.60}, expected two texts, separated by a tab.")
+        yield as_text(sides, where)
 
 
 def formatted(
@@ -94,15 +127,25 @@ def formatted(
     args: argparse.Namespace,
 ) -> str:
     """The line of a text. row: the probabilities of its classes (classes,)."""
-    label = classifier.labels[row.argmax()]
+    predicted = classifier.prediction(row)
     if args.output_format == "tsv":
-        return "\t".join([str(label), f"{row.max():.4f}", *text.texts])
+        found = predicted if isinstance(predicted, list) else [predicted]
+        numbers = [classifier.labels.index(label) for label in found]
+        separator = classifier.label_separator
+        probabilities = joined([f"{row[k]:.4f}" for k in numbers], separator)
+        return "\t".join([joined(predicted, separator), probabilities, *text.texts])
     values = dict(zip(("text", "text2"), text.texts, strict=False))  # text2: of a pair
-    values["label"] = label
+    values["labels" if isinstance(predicted, list) else "label"] = predicted
     names = [str(label) for label in classifier.labels]
     probabilities = row.astype(float).round(6).tolist()
     values["probabilities"] = dict(zip(names, probabilities, strict=True))
     return json.dumps(values, ensure_ascii=False)
+
+
+def joined(labels: Label | list[Label], separator: str) -> str:
+    """A label, or the labels of a list, as text."""
+    items = labels if isinstance(labels, list) else [labels]
+    return separator.join([str(label) for label in items])
 
 
 if __name__ == "__main__":

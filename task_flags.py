@@ -17,6 +17,7 @@ from elmo_core.text.text_files import read_lines
 from elmo_tasks.records import Label, ending
 
 if TYPE_CHECKING:  # --help does not wait for Paddle
+    from elmo_tasks.score import Score
     from elmo_tasks.task import Task
 
 TABLES = {  # how pandas reads a file with this ending
@@ -180,9 +181,10 @@ def train(args: argparse.Namespace, task: "type[Task]", data: Any = None, test: 
     disk.write_json(args.json, trained.report(), indent=1, ensure_ascii=False)
 
 
-def evaluate(args: argparse.Namespace, task: "Task") -> None:
+def evaluate(args: argparse.Namespace, task: "Task") -> "Score":
     """Print the scores of a test set, and write --json."""
     score = task.evaluate(args.test_file)
     print(f"== {args.test_file}: {score.summary}")
     print(score.table())
     disk.write_json(args.json, {"test": score.to_dict()}, indent=1, ensure_ascii=False)
+    return score

@@ -14,7 +14,8 @@ name.
 
 import csv
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from pathlib import Path
 from types import UnionType
@@ -295,6 +296,41 @@ def check_label(value: Any, where: str) -> Label:
     raise UserError(f"{where}: the label is {found}, expected a string, an integer or a boolean.")
 
 
+def check_labels(value: Any, where: str, separator: str = "") -> Label | tuple[Label, ...]:
+    """The label of a text, see `check_label`; or its labels, of a list or set of them.
+
+    separator: between the labels of a string; with it, a text always has a list of labels.
+    """
+    items = list(value) if isinstance(value, Set) else as_list(value)
+    if items is None and separator:
+        items = _split(value, separator) if isinstance(value, str) else [value]
+    if items is None:
+        return check_label(value, where)
+    labels = [check_label(item, where) for item in items]
+    if isinstance(value, Set):
+        labels.sort(key=_order)
+    for label, n in Counter(labels).items():
+        if n > 1:
+            raise UserError(
+                f"{where}: found the labels {labels!r:.60}, of which {label!r:.60} occurs "
+                f"{n} times, expected each once. The rows of an indicator matrix are for "
+                "`ELMoClassifier`."
+            )
+    return tuple(labels)
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """The parts of a string; none of a blank one."""
+    if not text.strip():
+        return []
+    return [part.strip() for part in text.split(separator)]
+
+
+def _order(label: Label) -> tuple[bool, Label]:
+    """Sorts labels: numbers first."""
+    return isinstance(label, str), label
+
+
 def label_ids(labels: Sequence[Label]) -> dict[Label, int]:
     """The number of each label, also of an integer as a string, or such a string as an integer."""
     numbers = {}
@@ -308,16 +344,16 @@ def label_ids(labels: Sequence[Label]) -> dict[Label, int]:
     return numbers
 
 
-def distinct_labels(labels: Iterable[Label]) -> list[Label]:
-    """The labels, each once and in order, numbers first. Raise unless there are two or more."""
-    distinct = sorted(set(labels), key=lambda label: (isinstance(label, str), label))
+def distinct_labels(labels: Iterable[Label], minimum: int = 2) -> list[Label]:
+    """The labels, each once and in order, numbers first. Raise unless there are enough."""
+    distinct = sorted(set(labels), key=_order)
     as_strings = {str(label) for label in distinct}
     if len(as_strings) < len(distinct):
         raise UserError(
             f"the labels {distinct!r:.60} differ only in type, as 1 and '1'. "
             "Make all of them strings."
         )
-    if len(distinct) < 2:
+    if len(distinct) < minimum:
         raise UserError(
             f"all labels are {distinct[0]!r:.60}, expected two or more. Are the columns right?"
         )

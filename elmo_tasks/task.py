@@ -256,6 +256,16 @@ class Task(ABC, Generic[S, Example, Prediction]):
         """Yield the settings of each training, one after the other."""
         yield self.settings
 
+    def calibrate(self, score: Score) -> None:
+        """Set in `parts` what the dev set decides after training, such as a threshold.
+
+        score: of the best epoch.
+        """
+
+    def card_lines(self) -> list[str]:
+        """What the model card says besides settings, labels, ELMo and scores."""
+        return []
+
     def usage(self, text: str) -> str:
         """The call in the model card, on a text."""
         return f"predict({text!r})"
@@ -395,6 +405,7 @@ class Task(ABC, Generic[S, Example, Prediction]):
                     phase=number,
                 )
                 seconds += state.seconds
+            self.calibrate(state.best_score)
             self.scores = {"dev": state.best_score}
             if "test" in data:
                 self.scores["test"] = self.evaluated(data["test"])
@@ -691,6 +702,7 @@ class Task(ABC, Generic[S, Example, Prediction]):
         lines = [f"- settings other than the defaults: {changed:.2000}"]
         if "labels" in self.parts:
             lines.append(f"- labels: {join_names([str(x) for x in self.parts['labels']], 50)}")
+        lines += [f"- {line}" for line in self.card_lines()]
         source = "none"
         if self.pretrained:
             source = self.pretrained.name or "a copy in this folder"

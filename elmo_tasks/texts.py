@@ -15,13 +15,14 @@ from elmo_tasks import records
 from elmo_tasks.records import check_label, value_of
 
 TEXT_COLUMNS = ("text", "sentence", "text_a", "sentence1")  # usual names
-LABEL_COLUMNS = ("label",)
+LABEL_COLUMNS = ("label", "labels")
 TEXT2_COLUMNS = ("text2", "text_b", "sentence2")
+SIDES = ("first text", "second text")  # of a pair
 
 
 @dataclass
 class Text:
-    """A text, or a pair of texts, and its label, if this is known.
+    """A text, or a pair of texts, and its label, if this is known; or a tuple of its labels.
 
     tokens: of each text. where: its file and line.
     """
@@ -31,11 +32,18 @@ class Text:
     where: str = field(default="", repr=False)
     tokens: tuple[list[str], ...] = field(default=(), repr=False)
 
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """Its labels, or its only one."""
+        return self.label if isinstance(self.label, tuple) else (self.label,)
+
 
 def as_text(value: Any, where: str, label: Any = None) -> Text:
     """A text, from a string, or a pair, from two. White space becomes single spaces."""
-    texts = tuple(" ".join(check_text(part, where).split()) for part in _parts(value))
-    return Text(texts, label, where)
+    parts = _parts(value)
+    names = SIDES if len(parts) == 2 else ("text",) * len(parts)
+    checked = [check_text(part, where, name) for part, name in zip(parts, names, strict=True)]
+    return Text(tuple(" ".join(part.split()) for part in checked), label, where)
 
 
 def given_text(value: Any, number: int, is_pair: bool = False) -> Text:
@@ -132,6 +140,7 @@ class TextReader:
                 texts.append(as_text(text, where, self.check(label, where)))
         if not texts:
             raise UserError(f"{data if is_file else name}: there are no texts.")
+        _check_alike(texts)
         return texts
 
     def _records(self, path: Path) -> Iterator[records.Record]:
@@ -157,6 +166,29 @@ class TextReader:
         if text is None or label is None:
             raise UserError(_unknown_columns(record, where))
         return Columns(text, label, first_of(TEXT2_COLUMNS, keys))
+
+
+def _check_alike(texts: Sequence[Text]) -> None:
+    """Raise unless all are single texts, or all are pairs and complete."""
+    first = texts[0]
+    for text in texts:
+        if len(text.texts) != len(first.texts):
+            raise UserError(
+                f"{text.where}: found {_found(text)}, but {_found(first)} in {first.where}. "
+                "Expected a string each or, of pairs, a tuple of two strings each. "
+                "Join tokens with spaces, and set `lang=none`."
+            )
+        if len(text.texts) == 2 and not all(text.texts):
+            name = SIDES[text.texts.index("")]
+            found = f"the pair {text.texts!r:.60} has no {name}"
+            raise UserError(f"{text.where}: {found}. Complete the pair, or remove it.")
+
+
+def _found(text: Text) -> str:
+    """What was read, in words."""
+    if len(text.texts) == 1:
+        return f"one text, {text.texts[0]!r:.40}"
+    return f"{len(text.texts)} texts, {text.texts!r:.40}"
 
 
 def _unknown_columns(record: Mapping[str, Any], where: str) -> str:

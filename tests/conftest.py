@@ -133,7 +133,13 @@ def readers_folder(tmp_path, monkeypatch) -> Path:
         )
         Path(f"raw/{k}.txt").write_text(text, encoding="utf-8")
     settings = ClassifierSettings(elmo=folder, hidden_dim=0, lang="en")
-    parts = {"labels": ["bad", "good"], "pairs": False, "words": None}
+    parts = {
+        "labels": ["bad", "good"],
+        "multi_label": False,
+        "threshold": None,
+        "pairs": False,
+        "words": None,
+    }
     Classifier.create(settings, parts).save("model")
     return tmp_path
 

@@ -1,6 +1,7 @@
 """Text in terminal columns. A Chinese character takes two."""
 
 import unicodedata
+from collections.abc import Sequence
 
 
 def display_width(text: str) -> int:
@@ -13,6 +14,12 @@ def pad(text: str, width: int) -> str:
     """Fill up a text with spaces to a width in columns."""
     missing = width - display_width(text)
     return text.ljust(len(text) + missing)
+
+
+def pad_all(texts: Sequence[str]) -> list[str]:
+    """Fill up texts with spaces to the width of the widest."""
+    width = max(display_width(text) for text in texts)
+    return [pad(text, width) for text in texts]
 
 
 def truncate(text: str, room: int) -> str:

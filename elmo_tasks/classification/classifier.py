@@ -3,25 +3,26 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import chain
 from typing import Any, overload
 
 import numpy as np
 
-from elmo_core.machine.runtime import paddle, to_tensor
+from elmo_core.machine.runtime import to_tensor
 from elmo_core.messages import UserError, format_count, join_names, log
 from elmo_core.text.vocabulary import Vocabulary
-from elmo_tasks.classification.data import hold_out
+from elmo_tasks.classification.data import hold_out, indicators, is_multi_label, unseen_labels
 from elmo_tasks.classification.network import Batch, ClassifierNetwork
-from elmo_tasks.classification.score import ClassifierScore
+from elmo_tasks.classification.score import ClassifierScore, MultiLabelScore
 from elmo_tasks.classification.settings import ClassifierSettings
 from elmo_tasks.inputs import PretrainedELMo, Rows
-from elmo_tasks.records import Label, check_parts, distinct_labels, label_ids
+from elmo_tasks.records import Label, check_labels, check_parts, distinct_labels, label_ids
 from elmo_tasks.task import Task, checked_stream, resolve_language, with_dev
 from elmo_tasks.texts import Text, TextReader, given_text, tokenise
 
 AnyText = str | tuple[str, str]  # or a pair
+MAX_LABELS = 10_000  # more are another column, and would take gigabytes
 _warn_once = cache(log.warning)
 
 
@@ -34,10 +35,12 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
         classifier.predict_proba("The room was quiet and clean.")    # array([0.04, 0.96])
 
     It is trained on a file, a table, or texts and their labels. A text is a string or, of pairs, a
-    tuple of two strings.
+    tuple of two strings. If the labels are lists, any number of them apply to a text, and the
+    predictions are lists; the epoch with the best micro-F1 is kept.
 
-    parts: labels; pairs, whether it is of pairs; words, those of the training data, if they are
-    learnt.
+    parts: labels; multi_label, whether a text has a list of them; threshold, the probability from
+    which one is then predicted; pairs, whether it is of pairs; words, those of the training data,
+    if they are learnt.
     """
 
     name = "classifier"
@@ -54,20 +57,40 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
         """The labels, in the order of the columns of `predict_proba`."""
         return self.parts["labels"]
 
+    @property
+    def threshold(self) -> float:
+        """The probability from which one of several labels is predicted.
+
+        It has the best micro-F1 on the dev set; without a training, it is 0.5.
+        """
+        found = self.parts["threshold"]
+        return 0.5 if found is None else found
+
+    @property
+    def label_separator(self) -> str:
+        """What separates the labels of a text in a column: as in training, or a bar."""
+        return self.settings.label_separator or "|"
+
     @overload
-    def predict(self, texts: str | tuple[str, str]) -> Label: ...
+    def predict(self, texts: str | tuple[str, str]) -> Any: ...
     @overload
-    def predict(self, texts: Iterable[AnyText]) -> list[Label]: ...
-    def predict(self, texts: AnyText | Iterable[AnyText]) -> Label | list[Label]:
-        """Return the label of each text, or pair of texts; of one of these, its label."""
+    def predict(self, texts: Iterable[AnyText]) -> list[Any]: ...
+    def predict(self, texts: AnyText | Iterable[AnyText]) -> Any:
+        """Return the label of each text, or pair of texts; of one of these, its label.
+
+        If it was trained on lists of labels, it is the list of those that apply.
+        """
         return self._one_or_all(texts, self.results)
 
-    def iter_predict(self, texts: Iterable[AnyText]) -> Iterator[Label]:
+    def iter_predict(self, texts: Iterable[AnyText]) -> Iterator[Any]:
         """Like `predict`, but lazy, for any number of texts: reads ahead some batches."""
         return self.results(checked_stream(texts), is_lazy=True)
 
     def predict_proba(self, texts: AnyText | Iterable[AnyText]) -> np.ndarray:
-        """Return the probabilities of the labels (n, labels); of one text, or pair, (labels,)."""
+        """Return the probabilities of the labels (n, labels); of one text, or pair, (labels,).
+
+        If any number of labels apply, each has a probability of its own.
+        """
         rows = self._one_or_all(texts, self._probabilities)
         if isinstance(rows, list):
             return np.array(rows, np.float32).reshape(-1, len(self.labels))
@@ -81,7 +104,10 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
 
     @classmethod
     def read_data(cls, data: Any, name: str, settings: ClassifierSettings) -> list[Text]:
-        return TextReader(settings.columns, settings.data_format).read(data, name)
+        check = partial(check_labels, separator=settings.label_separator)
+        texts = TextReader(settings.columns, settings.data_format, check).read(data, name)
+        is_multi_label(texts)  # raises if only some have lists
+        return texts
 
     def complete(self, examples: list[Text]) -> list[Text]:
         texts = [self.tokenised(text) for text in examples]
@@ -105,10 +131,15 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
         if n_cut:
             cut = format_count(n_cut, "texts")
             log.warning(f"{cut} cut after {settings.max_seq_len} tokens, see `max_seq_len`.")
-        n_empty = sum(not any(text.tokens) for text in texts)
+        n_empty = sum(not all(text.tokens) for text in texts)
         if n_empty:
             log.warning(f"{format_count(n_empty, 'texts')} without words.")
         parts = make_parts(data["train"], settings)
+        if parts["multi_label"] and settings.class_weights:
+            raise UserError(
+                "`class_weights` is for texts with one label each, but the labels are lists. "
+                "Leave it out."
+            )
         for part in data.values():
             check_texts(part, parts)
         return settings, parts, with_dev(data, settings, hold_out)
@@ -117,10 +148,17 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
 
     def build(self) -> ClassifierNetwork:
         check_parts(self.parts, "labels", Label, "strings, integers and booleans")
+        check_threshold(self.parts["threshold"])
         settings = self.settings
         pool = "mean" if settings.head == "mean" else None
         inputs = self.make_inputs(pool=pool, standardised=True, trainable=not settings.epochs)
-        return ClassifierNetwork(settings, inputs, len(self.labels), self.parts["pairs"])
+        return ClassifierNetwork(
+            settings=settings,
+            inputs=inputs,
+            n_classes=len(self.labels),
+            pairs=self.parts["pairs"],
+            multi_label=self.parts["multi_label"],
+        )
 
     def phases(self) -> Iterator[ClassifierSettings]:
         """Train over fixed vectors first, then all that is trainable, from the best epoch."""
@@ -152,16 +190,39 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
             self.network.class_weights = to_tensor(weights.astype(np.float32))
 
     def collate(self, examples: Sequence[Text]) -> Batch:
-        labels = np.array(self.ids(examples)) if self.network.training else None
+        labels = self.ids(examples) if self.network.training else None
         return Batch(self.rows(examples), labels)
 
     def decode(self, batch: Batch) -> np.ndarray:
-        return paddle.nn.functional.softmax(self.network(batch.rows)).numpy()
+        return self.network.probabilities(batch.rows).numpy()
 
     def measure(
         self, examples: Sequence[Text], predictions: Sequence[np.ndarray]
-    ) -> ClassifierScore:
-        return ClassifierScore(np.array(self.ids(examples)), np.stack(predictions), self.labels)
+    ) -> ClassifierScore | MultiLabelScore:
+        probabilities = np.stack(predictions)
+        if not self.parts["multi_label"]:
+            return ClassifierScore(self.ids(examples), probabilities, self.labels, examples)
+        unseen = unseen_labels(examples, self.label_ids)
+        numbers = {label: k for k, label in enumerate(unseen, len(self.labels))}
+        n_labels = len(self.labels) + len(unseen)
+        return MultiLabelScore(
+            labels=indicators(examples, {**self.label_ids, **numbers}, n_labels),
+            probabilities=np.pad(probabilities, [(0, 0), (0, len(unseen))]),
+            classes=[*self.labels, *unseen],
+            threshold=self.parts["threshold"],
+            texts=examples,
+        )
+
+    def calibrate(self, score: ClassifierScore | MultiLabelScore) -> None:
+        """Set the threshold of lists of labels."""
+        if isinstance(score, MultiLabelScore):
+            self.parts["threshold"] = score.threshold
+            log.info(f"threshold {self.threshold:.4f}, the best on dev: micro-F1 {score.value:.2%}")
+
+    def card_lines(self) -> list[str]:
+        if not self.parts["multi_label"]:
+            return []
+        return [f"labels are predicted from a probability of {self.threshold:.4f}, the best on dev"]
 
     def usage(self, text: str) -> str:
         return f"predict({(text, text)!r})" if self.parts["pairs"] else super().usage(text)
@@ -170,8 +231,14 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
         is_pair = isinstance(texts, tuple) and [type(text) for text in texts] == [str, str]
         return is_pair if self.parts["pairs"] else isinstance(texts, str)
 
-    def results(self, texts: Iterable[AnyText], is_lazy: bool = False) -> Iterator[Label]:
-        return (self.labels[row.argmax()] for row in self._probabilities(texts, is_lazy))
+    def results(self, texts: Iterable[AnyText], is_lazy: bool = False) -> Iterator[Any]:
+        return (self.prediction(row) for row in self._probabilities(texts, is_lazy))
+
+    def prediction(self, row: np.ndarray) -> Label | list[Label]:
+        """The label, or the list of labels, of a text. row: the probabilities (labels,)."""
+        if self.parts["multi_label"]:
+            return [self.labels[k] for k in (row >= self.threshold).nonzero()[0]]
+        return self.labels[row.argmax()]
 
     def _probabilities(
         self, texts: Iterable[AnyText], is_lazy: bool = False
@@ -184,9 +251,11 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
         """The number of each label."""
         return label_ids(self.labels)
 
-    def ids(self, texts: Sequence[Text]) -> list[int]:
-        """The numbers of the texts' labels."""
-        return [self.label_ids[text.label] for text in texts]
+    def ids(self, texts: Sequence[Text]) -> np.ndarray:
+        """The numbers of the texts' labels (n,); of lists, whether each applies (n, labels)."""
+        if self.parts["multi_label"]:
+            return indicators(texts, self.label_ids, len(self.labels)).astype(np.float32)
+        return np.array([self.label_ids[text.label] for text in texts])
 
     def _text(self, value: AnyText, number: int) -> Text:
         """A text that a user gives, with its tokens.
@@ -194,7 +263,7 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
         A warning if it has no words, for then its label is that of no text at all.
         """
         text = self.tokenised(given_text(value, number, bool(self.parts["pairs"])))
-        if not any(text.tokens):
+        if not all(text.tokens):
             _warn_once("A text without words gets the class of an empty text. This is logged once.")
         return text
 
@@ -209,31 +278,107 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
 
 def make_parts(train: Sequence[Text], settings: ClassifierSettings) -> dict[str, Any]:
     """The labels of training texts, whether these are pairs, and their words if learnt."""
-    counts = Counter(text.label for text in train)
-    labels = distinct_labels(counts)
-    first = train[0]
-    if counts[first.label] == 1 and first.where.endswith((".tsv:1", ".tsv.gz:1")):
-        found = f"only this line has the label {first.label!r:.60}"
-        log.warning(f"{first.where}: {found}. A header? Set `columns`.")
-    log.info(f"classes: {join_names([f'{label} {counts[label]:,}' for label in labels], 50)}")
-    if len(labels) > max(10, len(train) / 3):
-        found = f"{len(labels):,} labels of {len(train):,} texts, such as {labels[-1]!r:.60}"
-        log.warning(f"{found}: are the columns in another order? `columns` names them.")
+    multi_label = is_multi_label(train)
+    counts = Counter(chain.from_iterable(text.labels for text in train))
+    check_number_of_labels(counts, len(train))
+    labels = distinct_labels(counts, minimum=0 if multi_label else 2)
+    if multi_label:
+        check_lists_of_labels(train)
+    else:
+        warn_of_columns(train, labels, counts)
+    warn_of_single_texts(counts)
+    kind = "labels" if multi_label else "classes"
+    log.info(f"{kind}: {join_names([f'{label} {counts[label]:,}' for label in labels], 50)}")
     words = None
     if settings.word_dim or settings.word_vectors_trainable:
         sides = chain.from_iterable(text.tokens for text in train)
         words = Vocabulary.frequent(chain.from_iterable(sides)).words
-    return {"labels": labels, "pairs": len(first.texts) == 2, "words": words}
+    return {
+        "labels": labels,
+        "multi_label": multi_label,
+        "threshold": None,
+        "pairs": len(train[0].texts) == 2,
+        "words": words,
+    }
+
+
+def check_number_of_labels(counts: Counter[Label], n_texts: int) -> None:
+    """Raise if there are more labels than a classifier can have."""
+    if len(counts) > MAX_LABELS:
+        examples = join_names([f"{label!r:.60}" for label in [*counts][:2]])
+        raise UserError(
+            f"found {len(counts):,} different labels of {format_count(n_texts, 'texts')}, such as "
+            f"{examples}, expected at most {MAX_LABELS:,}. Is another column the label? "
+            "`columns` names them."
+        )
+
+
+def check_lists_of_labels(train: Sequence[Text]) -> None:
+    """Raise if all texts have the same labels. A warning if each has exactly one."""
+    first = train[0].labels
+    if all(set(text.labels) == set(first) for text in train):
+        found = f"all texts have the labels {list(first)!r:.60}" if first else "no text has labels"
+        raise UserError(f"{found}, expected lists that differ. Are the columns right?")
+    if all(len(text.labels) == 1 for text in train):
+        log.warning(
+            "each text has one label, but in a list: several may be predicted, or none. "
+            "If exactly one applies, give it without a list."
+        )
+
+
+def warn_of_columns(train: Sequence[Text], labels: Sequence[Label], counts: Counter[Label]) -> None:
+    """Warnings of a header that is read as a text, and of columns in another order."""
+    first = train[0]
+    if counts[first.label] == 1 and first.where.endswith((".tsv:1", ".tsv.gz:1")):
+        found = f"only this line has the label {first.label!r:.60}"
+        log.warning(f"{first.where}: {found}. A header? Set `columns`.")
+    if len(labels) > max(10, len(train) / 3):
+        found = f"{len(labels):,} labels of {len(train):,} texts, such as {labels[-1]!r:.60}"
+        log.warning(f"{found}: are the columns in another order? `columns` names them.")
+
+
+def warn_of_single_texts(counts: Counter[Label]) -> None:
+    """A warning of labels that only one text has."""
+    single = [label for label, n in counts.items() if n == 1]
+    if single:
+        found = f"{len(single):,} of the {len(counts):,} labels"
+        example = f"such as {single[0]!r:.60}"
+        log.warning(f"{found} occur only once, {example}. Their texts stay in training.")
+
+
+def check_threshold(value: Any) -> None:
+    """Raise unless it is a probability, or None. It may have been read from a file."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and not (is_number and 0 <= value <= 1):
+        raise UserError(f"`threshold` is {value!r:.60}, expected a number from 0 to 1.")
 
 
 def check_texts(texts: Sequence[Text], parts: dict[str, Any]) -> None:
-    """Raise unless the texts have known classes, and are pairs or not."""
+    """Raise unless the texts have known labels, lists if these are expected, and are pairs or not.
+
+    Labels of lists may be unknown, but not all of them: they cannot be predicted.
+    """
     known = label_ids(parts["labels"])
+    expected = "a list of labels" if parts["multi_label"] else "one label"
     for text in texts:
         check_sides(text, parts["pairs"])
-        if text.label not in known:
+        if isinstance(text.label, tuple) != parts["multi_label"]:
+            found = list(text.label) if isinstance(text.label, tuple) else text.label
+            raise UserError(
+                f"{text.where}: found the label {found!r:.60}, expected {expected}, "
+                "as in training. `label_separator` splits those of a column."
+            )
+        if text.label not in known and not parts["multi_label"]:
             found = f"the label {text.label!r:.60} does not occur in training"
             raise UserError(f"{text.where}: {found}. Set `columns`?")
+    unseen = unseen_labels(texts, known)
+    if unseen:
+        first = next(text for text in texts if unseen[0] in text.labels)
+        n_labels = format_count(len(unseen), "labels")
+        found = f"{n_labels} that do not occur in training, such as {unseen[0]!r:.60}"
+        if not any(known.keys() & text.labels for text in texts):
+            raise UserError(f"{first.where}: found {found}, and no others. Set `columns`?")
+        log.warning(f"{first.where}: {found}. They cannot be predicted, and count as missed.")
 
 
 def check_sides(text: Text, pairs: bool) -> None:

@@ -21,7 +21,11 @@ nn = paddle.nn
 
 @dataclass
 class Batch:
-    """B texts or, as 2B rows, pairs. labels: the numbers of their classes (B,)."""
+    """B texts or, as 2B rows, pairs.
+
+    labels: the numbers of their classes (B,); of lists of labels, whether each applies
+    (B, classes).
+    """
 
     rows: Rows
     labels: np.ndarray | None = None
@@ -31,11 +35,17 @@ class ClassifierNetwork(nn.Layer):
     """Maps tokenised texts, or pairs, to logits."""
 
     def __init__(
-        self, settings: ClassifierSettings, inputs: TokenInputs, n_classes: int, pairs: bool
+        self,
+        settings: ClassifierSettings,
+        inputs: TokenInputs,
+        n_classes: int,
+        pairs: bool,
+        multi_label: bool,
     ):
         super().__init__()
         self.inputs = inputs
         self.pairs = pairs
+        self.multi_label = multi_label
         # (classes,), set by a training whose settings ask for it.
         self.class_weights: paddle.Tensor | None = None
         self.head = HEADS[settings.head](inputs.dim, settings.head_dim)
@@ -56,9 +66,23 @@ class ClassifierNetwork(nn.Layer):
             x = paddle.tanh(self.hidden(x))
         return self.output(self.dropout(x))
 
+    def probabilities(self, rows: Rows) -> paddle.Tensor:
+        """Probabilities (B, classes): of each label, if there are lists of them, on its own."""
+        logits = self(rows)
+        if self.multi_label:
+            return nn.functional.sigmoid(logits)
+        return nn.functional.softmax(logits)
+
     def loss(self, batch: Batch) -> paddle.Tensor:
-        """Mean cross-entropy, weighted by class if that has weights, plus ELMo's penalty."""
+        """Mean cross-entropy, weighted by class if that has weights, plus ELMo's penalty.
+
+        Of lists of labels, it is the sum of the binary cross-entropies.
+        """
         logits = self(batch.rows)
         labels = to_tensor(batch.labels)
-        loss = nn.functional.cross_entropy(logits, labels, weight=self.class_weights)
+        if self.multi_label:
+            total = nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="sum")
+            loss = total / len(logits)
+        else:
+            loss = nn.functional.cross_entropy(logits, labels, weight=self.class_weights)
         return loss + self.inputs.penalty()

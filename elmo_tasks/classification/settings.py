@@ -35,6 +35,12 @@ class ClassifierSettings(TrainingSettings, WordSettings, ELMoSettings, TextSetti
         group="data",
         metavar="TEXT,LABEL[,TEXT2]",
     )
+    label_separator: str = setting(
+        "",
+        'between the labels of a text in one column, such as "|" (default: a text has one label)',
+        group="data",
+        metavar="SEPARATOR",
+    )
     max_seq_len: int = setting(256, "truncate texts to N tokens", group="data", minimum=1)
     elmo_dropout: float = default(ELMoSettings, "elmo_dropout", 0.0)
     elmo_l2_coef: float = default(ELMoSettings, "elmo_l2_coef", 0.0)

@@ -265,6 +265,11 @@ class ClassifierNetwork(TaskNetwork):
         self.pairs = classifier.parts["pairs"]
         self.settings["pairs"] = self.pairs
         self.settings["labels"] = classifier.labels
+        self.multi_label = classifier.parts["multi_label"]
+        self.settings["multi_label"] = self.multi_label
+        if self.multi_label:
+            self.settings["threshold"] = classifier.threshold
+            self.settings["label_separator"] = classifier.label_separator
         if self.pairs:
             self.lines = "two texts, separated by a tab"
             rows = "; of the inputs' 2B texts, those of a pair are B rows apart"
@@ -291,7 +296,8 @@ class ClassifierNetwork(TaskNetwork):
             x = ops.concat([a, b, difference, a * b], axis=1)
         if network.hidden:
             x = ops.tanh(trained_layers.linear(ops, x, network.hidden))
-        return [ops.softmax(trained_layers.linear(ops, x, network.output))]
+        logits = trained_layers.linear(ops, x, network.output)
+        return [ops.sigmoid(logits) if self.multi_label else ops.softmax(logits)]
 
 
 class ParserNetwork(TaskNetwork):

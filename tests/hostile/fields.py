@@ -81,7 +81,8 @@ def reader(folder: Path) -> tuple[Path, Read]:
 
 
 def classifier(folder: Path) -> tuple[Path, Read]:
-    parts = {"labels": ["x", 1], "pairs": False, "words": ["the"]}
+    parts = {"labels": ["x", 1], "multi_label": True, "threshold": 0.5, "pairs": False}
+    parts["words"] = ["the"]
     return task(folder, Classifier, lambda model: model.predict(["the bank"]), parts, head_dim=3)
 
 

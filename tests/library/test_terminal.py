@@ -16,3 +16,7 @@ def test_columns_of_wide_and_combined_characters():
         and terminal.truncate("苹果很甜", 8) == "苹果很甜"
     )
     assert terminal.truncate("苹果很甜", 6) == "苹果…"
+
+
+def test_texts_of_one_width():
+    assert terminal.pad_all(["苹果", "bank", "x"]) == ["苹果", "bank", "x   "]

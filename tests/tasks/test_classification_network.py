@@ -17,11 +17,12 @@ VOCABULARY = Vocabulary([*SPECIAL_TOKENS, *WORDS])
 SMALL = ClassifierSettings(
     elmo=None, lang="none", word_dim=5, hidden_dim=0, head_dim=3, head="mean", dropout=0.0
 )
+PARTS = {"labels": ["a", "b", "c"], "multi_label": False, "threshold": None, "words": WORDS}
 TEXTS = [["the", "bank"], ["river"], [], ["the", "bank", "of", "the", "river"]]
 
 
-def network(pairs: bool = False, **changes):
-    parts = {"labels": ["a", "b", "c"], "pairs": pairs, "words": WORDS}
+def network(pairs: bool = False, multi_label: bool = False, **changes):
+    parts = {**PARTS, "pairs": pairs, "multi_label": multi_label}
     found = Classifier.create(replace(SMALL, **changes), parts, "cpu").network
     found.eval()
     return found
@@ -79,3 +80,14 @@ def test_the_loss_is_the_mean_cross_entropy_weighted_by_class():
     net.class_weights = paddle.to_tensor(weights)
     expected = (weights[labels] * surprise).sum() / weights[labels].sum()
     assert net.loss(batch).item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_of_lists_of_labels_the_loss_is_the_sum_of_those_of_each():
+    net = network(multi_label=True)
+    labels = np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0], [1, 1, 1]], np.float32)
+    probabilities = 1 / (1 + np.exp(-net(Rows(TEXTS)).numpy()))
+    np.testing.assert_allclose(net.probabilities(Rows(TEXTS)).numpy(), probabilities, rtol=1e-5)
+    likelihood = np.where(labels, probabilities, 1 - probabilities)
+    expected = -np.log(likelihood).sum(axis=1).mean()
+    net.train()
+    assert net.loss(Batch(Rows(TEXTS), labels)).item() == pytest.approx(expected, rel=1e-4)

@@ -304,3 +304,188 @@ def test_labels_of_a_folder_are_strings_or_numbers(tmp_path, labels):
     config.write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(UserError, match=r"config\.json: .*labels"):
         Classifier(tmp_path / "m")
+
+
+def several(n: int, seed: int = 0) -> tuple[list[str], list[list[str]]]:
+    """Texts about none, one or two of the topics, and the lists of these."""
+    generator = random.Random(seed)
+    texts, labels = [], []
+    for _ in range(n):
+        chosen = sorted(generator.sample(list(TOPICS), generator.choice([0, 1, 1, 2])))
+        words = ["and", "this"]
+        for label in chosen:
+            words += generator.sample(TOPICS[label].split(), 3)
+        texts.append(" ".join(words))
+        labels.append(chosen)
+    return texts, labels
+
+
+SEVERAL = several(120)
+QUICK = replace(SETTINGS, epochs=1)
+
+
+@pytest.fixture(scope="module")
+def of_several(tmp_path_factory) -> Classifier:
+    """A classifier of lists of labels, saved."""
+    folder = tmp_path_factory.mktemp("several") / "m"
+    settings = replace(SETTINGS, epochs=10)
+    return train(*SEVERAL, settings, save_dir=folder, test=several(60, 1))
+
+
+def test_lists_of_labels_are_predicted_as_lists(of_several):
+    texts, labels = several(60, 2)
+    predicted = of_several.predict(texts)
+    assert {type(x) for x in predicted} == {list} and [] in predicted
+    assert max(len(x) for x in predicted) == 2
+    assert np.mean([a == b for a, b in zip(predicted, labels, strict=True)]) > 0.8
+    probabilities = of_several.predict_proba(texts)
+    assert probabilities.shape == (60, 3)
+    assert probabilities.sum(axis=1).max() > 1.5 and probabilities.sum(axis=1).min() < 0.7
+    for found, row in zip(predicted, probabilities, strict=True):
+        chosen = row >= of_several.threshold
+        assert found == np.array(of_several.labels)[chosen].tolist()
+    assert of_several.predict(texts[0]) == predicted[0]
+    assert list(of_several.iter_predict(iter(texts))) == predicted
+
+
+def test_the_threshold_is_that_of_the_dev_set_and_is_saved(of_several, messages):
+    assert 0 < of_several.threshold == of_several.scores["dev"]["threshold"] < 1
+    assert of_several.scores["test"]["threshold"] == of_several.threshold
+    copy = Classifier(of_several.folder)
+    assert copy.threshold == of_several.threshold
+    scores = copy.evaluate(*several(60, 1))
+    assert scores == of_several.scores["test"] and scores["micro_f1"] == scores.value > 0.8
+    card = (of_several.folder / "README.md").read_text(encoding="utf-8")
+    assert f"{of_several.threshold:.4f}" in card and "micro-F1" in card
+    again = train(*SEVERAL, replace(SETTINGS, epochs=10))
+    assert again.threshold == of_several.threshold and f"{again.threshold:.4f}" in messages()
+
+
+def test_a_threshold_of_a_folder_is_a_probability(of_several, tmp_path):
+    of_several.save(tmp_path / "m")
+    config = tmp_path / "m" / "config.json"
+    content = json.loads(config.read_text(encoding="utf-8"))
+    for wrong in ("x", 2, True):
+        content["parts"]["threshold"] = wrong
+        config.write_text(json.dumps(content), encoding="utf-8")
+        with pytest.raises(UserError, match=r"config\.json: .*threshold"):
+            Classifier(tmp_path / "m")
+
+
+@pytest.mark.parametrize(("name", "separator"), [("a.csv", "|"), ("a.tsv", ", "), ("a.jsonl", "")])
+def test_lists_of_labels_in_files(tmp_path, of_several, name, separator):
+    lines = {"a.csv": ["text,label"], "a.tsv": [], "a.jsonl": []}[name]
+    for text, labels in zip(*SEVERAL, strict=True):
+        joined = separator.join(labels)
+        row = {"a.csv": f"{text},{joined}", "a.tsv": f"{text}\t{joined}"}.get(name)
+        lines.append(row or json.dumps({"text": text, "labels": labels}))
+    write(tmp_path / name, "\n".join(lines) + "\n")
+    settings = replace(SETTINGS, epochs=10, label_separator=separator)
+    classifier = train(tmp_path / name, None, settings)
+    texts, labels = several(60, 2)
+    assert classifier.predict(texts) == of_several.predict(texts)
+    assert classifier.evaluate(texts, labels)["micro_f1"] > 0.8
+
+
+def test_sets_and_tables_of_labels(of_several):
+    texts, labels = SEVERAL
+    rows = [{"text": text, "label": found} for text, found in zip(texts, labels, strict=True)]
+    for given in ((rows, None), (texts, [set(x) for x in labels]), (texts, [*map(tuple, labels)])):
+        found = train(*given, replace(SETTINGS, epochs=10))
+        assert found.predict(texts) == of_several.predict(texts)
+
+
+@pytest.mark.parametrize(
+    ("labels", "pattern"),
+    [
+        ([["a"], "b", ["a", "b"]], r"train 1: .*label 'b'.*list of labels \['a'\] in train 0"),
+        ([[], [], []], "no text has labels"),
+        ([["a", "b"], ["b", "a"], ["a", "b"]], r"all texts have the labels \['a', 'b'\]"),
+        ([["a"], ["a", "a"], ["b"]], "train 1: .*'a' occurs 2 times"),
+        ([["a"], ["a", None], ["b"]], "train 1: .*empty"),
+        ([["1"], ["a", 1], ["b"]], "differ only in type"),
+    ],
+)
+def test_faulty_lists_of_labels(labels, pattern):
+    with pytest.raises(UserError, match=pattern):
+        train(["x", "y", "z"], labels, QUICK)
+
+
+def test_one_label_that_applies_to_some_texts():
+    labels = [["art"] if "art" in found else [] for found in SEVERAL[1]]
+    classifier = train(SEVERAL[0], labels, replace(SETTINGS, epochs=10))
+    assert classifier.labels == ["art"]
+    assert classifier.evaluate(SEVERAL[0], labels).accuracy > 0.9
+
+
+def test_data_to_score_have_lists_of_labels_if_those_of_training_had(of_several):
+    assert of_several.evaluate(["a goal"], [[]])["texts"] == 1
+    with pytest.raises(UserError, match=r"data 0: .*'art'.*expected a list of labels"):
+        of_several.evaluate(["a goal"], ["art"])
+    with pytest.raises(UserError, match=r"data 0: .*\['art'\].*expected one label"):
+        train(settings=QUICK).evaluate(["a goal"], [["art"]])
+
+
+def test_labels_of_lists_that_training_lacks_count_as_missed(of_several, messages):
+    texts, labels = several(60, 2)
+    before = of_several.evaluate(texts, labels)
+    labels[3] = [*labels[3], "music"]
+    after = of_several.evaluate(texts, labels)
+    assert after["micro_recall"] < before["micro_recall"]
+    assert after["micro_precision"] == before["micro_precision"]
+    assert after["classes"]["music"]["recall"] == 0
+    assert "data 3: 1 label that" in messages()
+    with pytest.raises(UserError, match=r"data 0: .*'zz'"):
+        of_several.evaluate(["x"], [["zz"]])
+
+
+def test_balanced_classes_are_of_one_label_each():
+    with pytest.raises(UserError, match="class_weights"):
+        train(*SEVERAL, replace(QUICK, class_weights="balanced"))
+
+
+def test_lists_with_one_label_each_are_noticed(messages):
+    train(TEXTS, [[label] for label in LABELS], QUICK)
+    assert "one label, but in a list" in messages()
+
+
+def test_a_class_with_one_text_is_noticed_and_learnt(messages):
+    classifier = train([*TEXTS, "a string quartet", "sun and rain"], [*LABELS, "music", "weather"])
+    assert "2 of the 5 labels occur only once, such as 'music'" in messages()
+    assert classifier.labels == ["art", "music", "sport", "tech", "weather"]
+    assert classifier.training["sizes"]["train"] + classifier.training["sizes"]["dev"] == 62
+
+
+def test_far_too_many_labels_are_another_column():
+    texts = [f"text {k}" for k in range(10_001)]
+    for labels in (texts, [[text] for text in texts]):
+        with pytest.raises(UserError, match=r"10,001 different labels.*'text 0'.*10,000"):
+            train(["a b"] * 10_001, labels, QUICK)
+
+
+def test_pairs_and_texts_are_not_mixed():
+    pairs = [(text, "x y") for text in TEXTS]
+    with pytest.raises(UserError, match="train 5: found one text, 'alone'"):
+        train([*pairs[:5], "alone", *pairs[6:]], settings=QUICK)
+    classifier = train(pairs, settings=QUICK)
+    with pytest.raises(UserError, match=r"data 0: .*tuple of two strings"):
+        classifier.evaluate(TEXTS, LABELS)
+    with pytest.raises(UserError, match=r"data 1: .*no second text"):
+        classifier.evaluate([("a", "b"), ("a", "")], ["art", "art"])
+    for wrong in (("a",), ("a", None), "a"):
+        with pytest.raises(TypeError, match=r"text 1: .*tuple of two strings"):
+            classifier.predict([("a", "b"), wrong])
+
+
+def test_the_score_has_the_most_confident_mistakes():
+    classifier = train()
+    labels = ["tech", *LABELS[1:]] if LABELS[0] != "tech" else ["art", *LABELS[1:]]
+    mistakes = classifier.evaluate(TEXTS, labels).mistakes(60)
+    probabilities = classifier.predict_proba(TEXTS).max(axis=1)
+    (first,) = [x for x in mistakes if x.text == TEXTS[0] and x.gold == labels[0]]
+    assert (first.gold, first.predicted) == (labels[0], classifier.predict(TEXTS[0]))
+    assert first.probability == pytest.approx(probabilities[0], abs=1e-5)
+    found = [mistake.probability for mistake in mistakes]
+    assert found == sorted(found, reverse=True)
+    wrong = np.array(classifier.predict(TEXTS)) != labels
+    assert len(mistakes) == wrong.sum()

@@ -3,14 +3,17 @@
 import inspect
 import pickle
 import random
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import DataConversionWarning, NotFittedError
+from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, MultiLabelBinarizer
 
 from elmo import ELMo
 from elmo_core.machine.runtime import paddle
@@ -103,6 +106,45 @@ def test_labels_keep_their_type():
     )
     spaced = [f" {label}" for label in LABELS]
     assert ELMoClassifier(**OPTIONS).fit(TEXTS, spaced).score(TEXTS, spaced) > 0.7
+
+
+def test_several_labels_are_an_indicator_matrix():
+    several, sets = [], []
+    for (a, b), labels in zip(pairwise(TEXTS), pairwise(LABELS), strict=True):
+        several += [a, f"{a} {b}"]
+        sets += [labels[:1], set(labels)]
+    matrix = MultiLabelBinarizer().fit_transform(sets)
+    estimator = ELMoClassifier(**{**OPTIONS, "epochs": 8})
+    scores = cross_val_score(estimator, several, matrix, cv=3, scoring="f1_micro")
+    assert scores.mean() > 0.8
+    for y in (matrix, csr_matrix(matrix)):
+        estimator.fit(several, y)
+        predicted = estimator.predict(several)
+        assert predicted.shape == matrix.shape and set(np.unique(predicted)) == {0, 1}
+        assert estimator.score(several, matrix) == np.mean((predicted == matrix).all(axis=1))
+    probabilities = estimator.predict_proba(several)
+    assert probabilities.sum(axis=1).max() > 1.2
+    np.testing.assert_array_equal(probabilities >= estimator.classifier_.threshold, predicted)
+    assert estimator.classes_.tolist() == [0, 1, 2]
+
+
+def test_a_column_without_a_text_is_never_predicted():
+    matrix = np.zeros((60, 5), int)
+    matrix[:, 1] = [label == "art" for label in LABELS]
+    matrix[:, 3] = [label == "tech" for label in LABELS]
+    estimator = ELMoClassifier(**OPTIONS).fit(TEXTS, matrix)
+    probabilities = estimator.predict_proba(TEXTS)
+    assert probabilities.shape == (60, 5) and not probabilities[:, [0, 2, 4]].any()
+    assert f1_score(matrix, estimator.predict(TEXTS), average="micro") > 0.5
+
+
+def test_what_is_no_indicator_matrix_is_an_error():
+    with pytest.raises(ValueError, match="MultiLabelBinarizer"):
+        ELMoClassifier(**OPTIONS).fit(TEXTS, [["x"], *([label, "x"] for label in LABELS[1:])])
+    column = np.array(LABELS)[:, None]
+    with pytest.warns(DataConversionWarning):
+        estimator = ELMoClassifier(**{**OPTIONS, "epochs": 0}).fit(TEXTS, column)
+    assert list(estimator.classes_) == sorted(TOPICS)
 
 
 def test_a_search_over_folds_and_parameters():

@@ -17,6 +17,7 @@ from elmo_tasks import Classifier, ClassifierSettings, Tagger, TaggerSettings
 from elmo_tasks.reading.data import read_passages
 from elmo_tasks.records import (
     check_label,
+    check_labels,
     distinct_labels,
     ending,
     is_table,
@@ -247,9 +248,46 @@ def test_a_label_of_another_kind_is_named(wrong):
         check_label(wrong, "here")
 
 
+@pytest.mark.parametrize(
+    ("value", "separator", "expected"),
+    [
+        ("x|y", "", "x|y"),
+        (["y", np.str_("x"), np.int64(3)], "", ("y", "x", 3)),
+        ({"y", "x", 3}, "", (3, "x", "y")),
+        ((), "", ()),
+        (np.array(["x", "y"]), "", ("x", "y")),
+        ("x|y ", "|", ("x", "y")),
+        ("x", "|", ("x",)),
+        (" ", "|", ()),
+        (3, "|", (3,)),
+        (["x|y"], "|", ("x|y",)),
+    ],
+)
+def test_a_label_or_a_list_of_labels(value, separator, expected):
+    assert check_labels(value, "here", separator) == expected
+
+
+@pytest.mark.parametrize(
+    ("wrong", "separator", "word"),
+    [
+        (["x", None], "", "empty"),
+        (["x", ["y"]], "", "list"),
+        ("x||y", "|", "empty"),
+        (None, "|", "empty"),
+        (["x", "y", "x"], "", "'x' occurs 2 times"),
+        (np.array([0, 1, 0, 0]), "", "ELMoClassifier"),
+        (1.5, "", "float"),
+    ],
+)
+def test_faulty_lists_of_labels(wrong, separator, word):
+    with pytest.raises(UserError, match=rf"here: .*{word}"):
+        check_labels(wrong, "here", separator)
+
+
 def test_labels_are_found_as_numbers_and_as_strings():
     assert label_ids(["a", 7, "-3"]) == {"a": 0, 7: 1, "7": 1, "-3": 2, -3: 2}
     assert distinct_labels(["b", 2, "a", 2, 1]) == [1, 2, "a", "b"]
+    assert distinct_labels([], minimum=0) == []
     for labels, word in ((["a", "a"], "all labels"), ([1, "1"], "type")):
         with pytest.raises(UserError, match=word):
             distinct_labels(labels)

@@ -1,6 +1,7 @@
 """run_finetune.py on small files."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,82 @@ def test_predict_refuses_what_is_not_text_and_says_what_reads_it(
     with pytest.raises(UserError, match=pattern) as raised:
         run("predict", f"--input={tmp_path / name}")
     assert ("run_parse" in str(raised.value)) == ("run_parse" in pattern)
+
+
+def test_evaluate_prints_the_confusion_and_on_request_mistakes(folder, run):
+    printed = run("evaluate", f"--test_file={folder / 'test.tsv'}")
+    assert "confusion" in printed and "1 art" in printed and "mistakes" not in printed
+    (folder / "wrong.tsv").write_text("the painter\ttech\na goal\tsport\n", encoding="utf-8")
+    printed = run("evaluate", f"--test_file={folder / 'wrong.tsv'}", "--mistakes=9")
+    _, *rows = printed.partition("most confident mistakes")[2].splitlines()
+    assert any(row.split()[0] == "tech" and row.endswith("  the painter") for row in rows)
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory) -> Path:
+    """A folder with texts that have several labels, and a classifier of these."""
+    folder = tmp_path_factory.mktemp("several")
+    names = list(TEXTS)
+    rows = [([name], TEXTS[name]) for name in names]
+    for a, b in pairwise(names):
+        rows.append(([a, b], f"{TEXTS[a]} {TEXTS[b]}"))
+    rows.append(([], "and this"))
+    content = "".join(f"{text}\t{'+'.join(labels)}\n" for labels, text in rows)
+    (folder / "train.tsv").write_text(content * 20, encoding="utf-8")
+    (folder / "texts").write_text(f"{rows[3][1]}\n\nand this\n", encoding="utf-8")
+    flags = ["--init_from_ckpt=none", "--word_dim=6", "--head=mean", "--epochs=9", "--lr=0.05"]
+    data = [f"--train_file={folder / 'train.tsv'}", "--label_separator=+", "--device=cpu"]
+    run_finetune.main(["train", *flags, *data, f"--save_dir={folder / 'model'}"])
+    return folder
+
+
+def test_several_labels_are_written_with_their_separator(several, capsys):
+    flags = [f"--model_dir={several / 'model'}", "--device=cpu"]
+    capsys.readouterr()
+    run_finetune.main(["predict", *flags, f"--input={several / 'texts'}"])
+    first, blank, last = capsys.readouterr().out.splitlines()
+    labels, probabilities, _ = first.split("\t")
+    assert labels == "art+sport" and not blank and last == "\t\tand this"
+    assert [len(x) for x in probabilities.split("+")] == [6, 6]
+    run_finetune.main(["predict", *flags, f"--input={several / 'texts'}", "--output_format=json"])
+    first, _, last = capsys.readouterr().out.splitlines()
+    assert json.loads(first)["labels"] == ["art", "sport"] and json.loads(last)["labels"] == []
+    assert set(json.loads(first)["probabilities"]) == set(TEXTS)
+    wrong = several / "wrong.tsv"
+    wrong.write_text("and this\tart+tech\na goal\tsport\n", encoding="utf-8")
+    run_finetune.main(["evaluate", *flags, f"--test_file={wrong}", "--mistakes=3"])
+    printed = capsys.readouterr().out
+    assert "micro avg" in printed and "confusion" not in printed
+    assert any(line.startswith("art+tech  ") for line in printed.splitlines())
+
+
+def test_labels_that_contain_the_separator_are_written_as_json(tmp_path, capsys):
+    rows = [{"text": "a b", "labels": ["x|y"]}, {"text": "c d", "labels": []}]
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    (tmp_path / "train.jsonl").write_text(lines * 10, encoding="utf-8")
+    flags = ["--init_from_ckpt=none", "--word_dim=3", "--head=mean", "--epochs=1", "--device=cpu"]
+    model = tmp_path / "model"
+    run_finetune.main(
+        ["train", *flags, f"--train_file={tmp_path / 'train.jsonl'}", f"--save_dir={model}"]
+    )
+    (tmp_path / "texts").write_text("a b\n", encoding="utf-8")
+    predict = ["predict", f"--model_dir={model}", f"--input={tmp_path / 'texts'}"]
+    with pytest.raises(UserError, match=r"'x\|y'.*--output_format=json"):
+        run_finetune.main(predict)
+    run_finetune.main([*predict, "--output_format=json"])
+
+
+@pytest.mark.parametrize("line", ["only one", "one\t", "a\tb\tc"])
+def test_a_line_that_is_no_pair_is_named(tmp_path, line, capsys):
+    (tmp_path / "train.tsv").write_text("a\tx\tb\nc\ty\td\n" * 10, encoding="utf-8")
+    flags = ["--init_from_ckpt=none", "--word_dim=3", "--head=mean", "--epochs=1", "--device=cpu"]
+    model = tmp_path / "model"
+    run_finetune.main(
+        ["train", *flags, f"--train_file={tmp_path / 'train.tsv'}", f"--save_dir={model}"]
+    )
+    (tmp_path / "texts").write_text(f"a\tb\n\n{line}\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"texts:3: .*two texts, separated by a tab"):
+        run_finetune.main(["predict", f"--model_dir={model}", f"--input={tmp_path / 'texts'}"])
 
 
 def test_the_published_command(tmp_path, capsys, small_weights):

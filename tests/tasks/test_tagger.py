@@ -87,9 +87,9 @@ def test_a_batch_has_a_bound_on_its_tokens(name, monkeypatch):
     task = random_tagger()
     if name == "classifier":
         settings = ClassifierSettings(elmo=None, word_dim=3, head="mean", lang="none")
-        task = Classifier.create(
-            settings, {"labels": ["a", "b"], "pairs": False, "words": ["x"]}, "cpu"
-        )
+        parts = {"labels": ["a", "b"], "pairs": False, "words": ["x"]}
+        several = {"multi_label": False, "threshold": None}
+        task = Classifier.create(settings, {**parts, **several}, "cpu")
         given = [" ".join(tokens) for tokens in given]
     monkeypatch.setattr(task, "batch_tokens", 50)
     shapes = batch_shapes(task, given, monkeypatch)

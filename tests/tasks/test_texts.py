@@ -7,6 +7,7 @@ import pytest
 
 from elmo_core.messages import UserError
 from elmo_core.text.tokenise import Tokeniser
+from elmo_tasks.records import check_labels
 from elmo_tasks.texts import Text, TextReader, as_text, tokenise
 
 READER = TextReader()
@@ -79,6 +80,57 @@ def test_faulty_files(tmp_path, name, content, columns, pattern):
         write(tmp_path / name, content)
     with pytest.raises(UserError, match=pattern):
         TextReader(columns).read(tmp_path / name, "texts")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "pattern"),
+    [
+        ("a.tsv", "a\tx\tb\nc\ty\n", r"a\.tsv:2: found 2 columns, but 3"),
+        ("a.tsv", "a\tx\tb\nc\ty\t\n", r"a\.tsv:2: .*'c'.* no second text"),
+        ("a.csv", "text,text2,label\n,b,x\n", r"a\.csv:2: .* no first text"),
+        ("a.jsonl", '{"text": "a", "text2": null, "label": 1}', r"jsonl:1: .*None.*second text"),
+        (
+            "a.jsonl",
+            '{"text": "a", "text2": "b", "label": 1}\n{"text": "c", "label": 1}\n',
+            r"jsonl:2: found one text, 'c', but 2 texts.* in .*jsonl:1",
+        ),
+    ],
+)
+def test_a_pair_without_one_of_its_texts(tmp_path, name, content, pattern):
+    write(tmp_path / name, content)
+    with pytest.raises(UserError, match=pattern):
+        READER.read(tmp_path / name, "texts")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "pattern"),
+    [
+        (("c",), "train 1: found one text, 'c'"),
+        ("c", "train 1: found one text, 'c'"),
+        (("c", None), "train 1: .*None.*second text"),
+        ((float("nan"), "c"), "train 1: .*nan.*first text"),
+        (("c", " "), "train 1: .*no second text"),
+        (("c", "d", "e"), "train 1: found 3 texts"),
+    ],
+)
+def test_pairs_in_python_are_pairs_throughout(wrong, pattern):
+    with pytest.raises(UserError, match=pattern):
+        READER.read(([("a", "b"), wrong], [1, 2]), "train")
+    assert READER.read(([("a", "b"), ["c", "d"]], [1, 2]), "train")[1].texts == ("c", "d")
+
+
+def test_lists_of_tokens_are_no_texts():
+    with pytest.raises(UserError, match=r"train 1: found 3 texts.*Join tokens"):
+        READER.read(([["good", "film"], ["a", "bad", "film"]], [1, 2]), "train")
+
+
+def test_lists_of_labels_are_read_as_their_columns_are_called(tmp_path):
+    reader = TextReader(check=check_labels)
+    for key in ("label", "labels"):
+        content = f'{{"text": "a", "{key}": ["x", 3]}}\n{{"text": "b", "{key}": []}}\n'
+        found = reader.read(write(tmp_path / "a.jsonl", content), "texts")
+        assert [text.labels for text in found] == [("x", 3), ()]
+    assert READER.read([{"text": "a", "label": "x"}], "texts")[0].labels == ("x",)
 
 
 @pytest.mark.parametrize("columns", ["", [], "text,label,"])

@@ -70,13 +70,17 @@ def test_a_tagger_of_jiebas_words(export, tmp_path, runtime, settings):
     assert [exported.label_ids([sentence])[0] for sentence in sentences] == expected
 
 
-def random_classifier(folder: Path, pairs: bool = False, **settings) -> Classifier:
+def random_classifier(
+    folder: Path, pairs: bool = False, multi_label: bool = False, **settings
+) -> Classifier:
     """A classifier with random weights, and classes a to c."""
     elmo = tiny.save(tiny.random_bilm(), folder / "elmo")
     defaults = {"lang": "none", "hidden_dim": 6, "head_dim": 5, "elmo": elmo, "max_seq_len": 20}
     settings = ClassifierSettings(**{**defaults, **settings})
     parts = {
         "labels": ["a", "b", 3],
+        "multi_label": multi_label,
+        "threshold": None,
         "pairs": pairs,
         "words": ["the"] if settings.word_dim else None,
     }
@@ -98,6 +102,7 @@ def random_classifier(folder: Path, pairs: bool = False, **settings) -> Classifi
         {"head": "lstm", "layers": "mix:0,2", "elmo_trainable": True},
         {"head": "lstm", "layers": "top", "hidden_dim": 0},
         {"head": "mean", "word_dim": 3, "char_cnn": True},
+        {"head": "mean", "multi_label": True},
     ],
 )
 def test_a_classifier_gives_the_same_probabilities(export, tmp_path, runtime, settings):
@@ -116,8 +121,12 @@ def test_a_classifier_gives_the_same_probabilities(export, tmp_path, runtime, se
         found = classifier.predict_proba(texts)
         lines = texts
     assert np.ptp(found, axis=0).max() > 0.02
-    labels = [values["label"] for values, _ in exported.predict(exported.run, lines)]
-    assert labels == [classifier.labels[k] for k in found.argmax(axis=1)]  # a number stays one
+    answers = [values for values, _ in exported.predict(exported.run, lines)]
+    if classifier.parts["multi_label"]:
+        assert [values["labels"] for values in answers] == classifier.predict(lines)
+    else:
+        labels = [classifier.labels[k] for k in found.argmax(axis=1)]
+        assert [values["label"] for values in answers] == labels  # a number stays one
     np.testing.assert_allclose(exported(sentences), found, atol=1e-5)
     for row, probabilities in zip(rows, found, strict=True):  # without the others' padding
         np.testing.assert_allclose(

@@ -14,9 +14,10 @@ NAMES = ("text", "text2")
 
 
 def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
-    """Yield the class of each line and the probabilities of all classes.
+    """Yield the class of each line, or the labels, and the probabilities of all.
 
-    The text of an answer is the class, its probability and the line.
+    The text of an answer is the class, its probability and the line; of several labels, each has
+    its probability.
     """
     texts = [split(line) for line in lines]
     if SETTINGS["pairs"]:
@@ -29,12 +30,21 @@ def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
     labels = SETTINGS["labels"]
     names = [str(label) for label in labels]
     for text, row in zip(texts, output, strict=True):
-        label = labels[row.argmax()]
         probabilities = row.astype(float).round(6).tolist()
         values = dict(zip(NAMES, text, strict=False))
-        values["label"] = label
+        if SETTINGS["multi_label"]:
+            predicted = (row >= SETTINGS["threshold"]).nonzero()[0]
+            values["labels"] = [labels[k] for k in predicted]
+        else:
+            predicted = [row.argmax()]
+            values["label"] = labels[predicted[0]]
         values["probabilities"] = dict(zip(names, probabilities, strict=True))
-        yield values, "\t".join([str(label), f"{row.max():.4f}", *text])
+        separator = SETTINGS.get("label_separator", "")
+        columns = [
+            separator.join(names[k] for k in predicted),
+            separator.join(f"{row[k]:.4f}" for k in predicted),
+        ]
+        yield values, "\t".join([*columns, *text])
 
 
 def split(line: str) -> list[str]:
