@@ -105,19 +105,18 @@ def test_columns_are_aligned_whatever_the_classes_are_called():
 
 
 def test_twenty_classes_with_the_most_mistakes_are_shown_as_confused():
+    """Here the last and the third of twenty-five, which are rarer than the others."""
     classes = [f"class {k}" for k in range(25)]
-    gold = [*range(25), 3, 3, 24]
-    predicted = [*range(25), 24, 0, 3]
+    others = [k for k in range(24) if k != 3]
+    gold = [*others, *others, 3, 24]
+    predicted = [*others, *others, 24, 3]
     title, heads, *rows = certain(gold, predicted, classes).confusion().splitlines()
     assert "20 of 25" in title and "5 are left out" in title
     assert heads.split() == [*(str(k) for k in range(1, 21)), "others"]
     names = [" ".join(row.split()[1:3]) for row in rows]
-    assert len(rows) == 20 and {"class 0", "class 3", "class 24"} <= set(names)
+    assert len(rows) == 20 and {"class 3", "class 24"} <= set(names)
     of_third = rows[names.index("class 3")].split()[3:]
-    assert of_third[names.index("class 24")] == of_third[names.index("class 0")] == "1"
-    assert of_third[20] == "."
-    everything = certain([0, 1], [2, 1], [*classes, "x"])
-    assert "class 2 " in everything.confusion()
+    assert of_third[names.index("class 24")] == "1" and of_third.count(".") == 20
 
 
 def test_what_is_confused_with_a_class_that_is_not_shown_is_counted():
