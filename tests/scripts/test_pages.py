@@ -32,6 +32,7 @@ from elmo_core.encoding.surprisal import Surprisals
 from elmo_core.weights import checkpoint
 from elmo_tasks import ClassifierSettings, ParserSettings, ReaderSettings, TaggerSettings
 from elmo_tasks.classification.classifier import Classifier
+from elmo_tasks.classification.score import ClassifierScore
 from elmo_tasks.reading.reader import Reader
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.tagging.text import Span
@@ -413,6 +414,7 @@ def test_the_reference_has_the_names_of_the_code():
         Tagger,
         Span,
         Classifier,
+        ClassifierScore,
         Reader,
     ]
     for name, listed in re.findall(r"`(\w+)\(([\w, =.]*)\)`", text.replace("`elmo(", "`forward(")):
