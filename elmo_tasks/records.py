@@ -305,7 +305,13 @@ def check_labels(value: Any, where: str, separator: str = "") -> Label | tuple[L
     if items is None and separator:
         items = _split(value, separator) if isinstance(value, str) else [value]
     if items is None:
-        return check_label(value, where)
+        label = check_label(value, where)
+        if isinstance(label, str) and label.startswith(("['", '["')):  # as pandas writes lists
+            raise UserError(
+                f"{where}: found the label {label!r:.60}, a list that was written as text. Save "
+                "lists as JSON; or join the labels, as in x|y, and set `label_separator`."
+            )
+        return label
     labels = [check_label(item, where) for item in items]
     if isinstance(value, Set):
         labels.sort(key=_order)

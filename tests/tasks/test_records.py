@@ -277,6 +277,8 @@ def test_a_label_or_a_list_of_labels(value, separator, expected):
         (["x", "y", "x"], "", "'x' occurs 2 times"),
         (np.array([0, 1, 0, 0]), "", "ELMoClassifier"),
         (1.5, "", "float"),
+        ("['x', 'y']", "", "label_separator"),
+        ('["x"]', "", "JSON"),
     ],
 )
 def test_faulty_lists_of_labels(wrong, separator, word):
