@@ -132,11 +132,16 @@ TASKS = {
     # Its test.tsv has no labels.
     "chnsenticorp": Task(
         kind=Classifier,
-        settings={"lang": "zh"},
+        settings={"lang": "zh", "head": "lstm"},
         files=("train.tsv", "", "dev.tsv"),
         nothing=LEARNT,
     ),
-    "texts": Task(kind=Classifier, files=("train.tsv", "dev.tsv", "test.tsv"), nothing=LEARNT),
+    "texts": Task(
+        kind=Classifier,
+        settings={"head": "lstm"},
+        files=("train.tsv", "dev.tsv", "test.tsv"),
+        nothing=LEARNT,
+    ),
     "parsing": Task(kind=Parser, files=("train.conllu", "dev.conllu", "test.conllu")),
     "cmrc2018": Task(
         kind=Reader,

@@ -235,7 +235,11 @@ def tasks(device: str) -> str:
                 "--scheme=lac",
                 "--init_from_ckpt=zh",
             ],
-            "run_finetune.py": [f"--train_file={texts}", "--init_from_ckpt=en"],
+            "run_finetune.py": [
+                f"--train_file={texts}",
+                "--head=lstm",
+                "--init_from_ckpt=en",
+            ],
             "run_read.py": [
                 f"--train_file={reading}",
                 f"--dev_file={reading}",

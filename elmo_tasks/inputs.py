@@ -305,6 +305,7 @@ class TokenInputs(nn.Layer):
         across inputs, and mixes independent of scale.
     trainable: train the biLM, and the changes of a file's vectors, if the settings say so; else
         only after `tune`.
+    required: raise if the settings ask for none; else D of x may be 0.
     """
 
     def __init__(
@@ -318,6 +319,7 @@ class TokenInputs(nn.Layer):
         pool: str | None = None,
         standardised: bool = False,
         trainable: bool = True,
+        required: bool = True,
     ):
         super().__init__()
         self.settings = settings
@@ -354,7 +356,7 @@ class TokenInputs(nn.Layer):
         self.statistics = nn.LayerList(_Statistics(n_layers, dim) for n_layers, dim in fixed)
 
         self.dim = self._input_dim()
-        if not self.dim:
+        if required and not self.dim:
             raise UserError(
                 "the network has no input. Set `elmo`, `word_vectors`, `word_dim` or `char_cnn`."
             )

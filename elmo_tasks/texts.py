@@ -24,13 +24,14 @@ SIDES = ("first text", "second text")  # of a pair
 class Text:
     """A text, or a pair of texts, and its label, if this is known; or a tuple of its labels.
 
-    tokens: of each text. where: its file and line.
+    tokens: of each text. all_tokens: with those that are cut off. where: its file and line.
     """
 
     texts: tuple[str, ...]
     label: Any = None
     where: str = field(default="", repr=False)
     tokens: tuple[list[str], ...] = field(default=(), repr=False)
+    all_tokens: tuple[list[str], ...] = field(default=(), repr=False)
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -70,11 +71,11 @@ def _parts(value: Any) -> Sequence[Any]:
 def tokenise(text: Text, tokeniser: Tokeniser, maximum: int) -> bool:
     """Set the tokens of a text.
 
-    Returns whether there are more than the maximum, which are left out.
+    Returns whether there are more than the maximum, which are cut off.
     """
-    tokens = [tokeniser(part) for part in text.texts]
-    text.tokens = tuple(part[:maximum] for part in tokens)
-    return any(len(part) > maximum for part in tokens)
+    text.all_tokens = tuple(tokeniser(part) for part in text.texts)
+    text.tokens = tuple(part[:maximum] for part in text.all_tokens)
+    return text.tokens != text.all_tokens
 
 
 def with_tokens(texts: Sequence[Text], tokeniser: Tokeniser, maximum: int) -> list[Text]:

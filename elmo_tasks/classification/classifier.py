@@ -8,20 +8,27 @@ from itertools import chain
 from typing import Any, overload
 
 import numpy as np
+from scipy import sparse
 
-from elmo_core.machine.runtime import to_tensor
+from elmo_core.encoding.pooling import MEAN, MEAN_MAX
+from elmo_core.machine.runtime import paddle, to_tensor
 from elmo_core.messages import UserError, format_count, join_names, log
 from elmo_core.text.vocabulary import Vocabulary
+from elmo_tasks.classification import logistic
 from elmo_tasks.classification.data import hold_out, indicators, is_multi_label, unseen_labels
-from elmo_tasks.classification.network import Batch, ClassifierNetwork
+from elmo_tasks.classification.network import NGRAMS, Batch, ClassifierNetwork
+from elmo_tasks.classification.ngrams import NGrams, is_entry
+from elmo_tasks.classification.ngrams import count as count_ngrams
 from elmo_tasks.classification.score import ClassifierScore, MultiLabelScore
-from elmo_tasks.classification.settings import ClassifierSettings
+from elmo_tasks.classification.settings import LINEAR, ClassifierSettings, check_used
 from elmo_tasks.inputs import PretrainedELMo, Rows
 from elmo_tasks.records import Label, check_labels, check_parts, distinct_labels, label_ids
+from elmo_tasks.score import Score
 from elmo_tasks.task import Task, checked_stream, resolve_language, with_dev
 from elmo_tasks.texts import Text, TextReader, given_text, tokenise
 
 AnyText = str | tuple[str, str]  # or a pair
+POOLS = {LINEAR: MEAN_MAX, "mean": MEAN}  # of the heads that read pooled vectors
 MAX_LABELS = 10_000  # more are another column, and would take gigabytes
 _warn_once = cache(log.warning)
 
@@ -125,6 +132,7 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
         settings: ClassifierSettings,
         pretrained: PretrainedELMo | None,
     ) -> tuple[ClassifierSettings, dict[str, Any], dict[str, list[Text]]]:
+        check_used(settings)
         settings, tokeniser = resolve_language(settings, cls.texts(data["train"]), pretrained)
         texts = list(chain.from_iterable(data.values()))
         n_cut = sum(tokenise(text, tokeniser, settings.max_seq_len) for text in texts)
@@ -142,6 +150,8 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
             )
         for part in data.values():
             check_texts(part, parts)
+        if is_linear(settings) and not is_tuned(settings):
+            return settings, parts, data
         return settings, parts, with_dev(data, settings, hold_out)
 
     # The task
@@ -149,24 +159,30 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
     def build(self) -> ClassifierNetwork:
         check_parts(self.parts, "labels", Label, "strings, integers and booleans")
         check_threshold(self.parts["threshold"])
+        check_linear_parts(self.parts)
         settings = self.settings
-        pool = "mean" if settings.head == "mean" else None
-        inputs = self.make_inputs(pool=pool, standardised=True, trainable=not settings.epochs)
+        n_ngrams = len(self.parts.get("ngrams") or ())
+        inputs = self.make_inputs(
+            pool=POOLS.get(settings.head),
+            standardised=True,
+            trainable=not settings.epochs,
+            required=not n_ngrams,
+        )
         return ClassifierNetwork(
             settings=settings,
             inputs=inputs,
             n_classes=len(self.labels),
             pairs=self.parts["pairs"],
             multi_label=self.parts["multi_label"],
+            n_ngrams=n_ngrams,
         )
 
     def phases(self) -> Iterator[ClassifierSettings]:
         """Train over fixed vectors first, then all that is trainable, from the best epoch."""
         settings = self.settings
-        is_tuned = settings.elmo_trainable or settings.word_vectors_trainable
-        if settings.epochs or not is_tuned:
+        if not is_linear(settings) and (settings.epochs or not is_tuned(settings)):
             yield settings
-        if is_tuned:
+        if is_tuned(settings):
             word_dropout = settings.word_dropout if settings.elmo_trainable else 0.0
             self.network.inputs.tune(word_dropout, settings.lstm_dropout)
             yield replace(settings, epochs=settings.tune_epochs)
@@ -189,12 +205,73 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
             weights = len(train) / (len(counts) * counts.clip(1))
             self.network.class_weights = to_tensor(weights.astype(np.float32))
 
+    def solve(self, train: Sequence[Text], dev: Sequence[Text] | None) -> Score | None:
+        """Solve the head `linear`, see logistic.py."""
+        if not is_linear(self.settings):
+            return None
+        blocks, loss = self.regression(train)
+        found = logistic.train(
+            blocks=list(blocks.values()),
+            loss=loss,
+            labels=[text.label for text in train],
+            seed=self.settings.seed,
+        )
+        self.network.set_linear(
+            dict(zip(blocks, found.linear.weights, strict=True)), found.linear.bias
+        )
+        self.parts["penalties"] = dict(zip(blocks, found.penalties, strict=True))
+        if dev:
+            score = self.evaluated(dev)
+        else:
+            held_out = [train[k] for k in found.rows]
+            score = self.measure(held_out, list(loss.probabilities(found.logits)))
+        log.info(f"{self._choice()}  dev {score.summary}")
+        return score
+
+    @paddle.no_grad()
+    def regression(
+        self, train: Sequence[Text]
+    ) -> tuple[dict[str, logistic.Features], logistic.Loss]:
+        """The features of the head `linear`, by their names, and its loss."""
+        self.network.eval()
+        parts: dict[str, list[logistic.Features]] = {}
+        for start in range(0, len(train), self.batch_size):
+            batch = self.collate(train[start : start + self.batch_size])
+            for name, features in self.network.linear_features(batch).items():
+                parts.setdefault(name, []).append(features)
+        blocks: dict[str, logistic.Features] = {}
+        for name, features in parts.items():
+            stack = sparse.vstack if name == NGRAMS else np.concatenate
+            blocks[name] = stack(features)
+        ids = self.ids(train)
+        multi_label = self.parts["multi_label"]
+        targets = ids if multi_label else np.eye(len(self.labels))[ids]
+        importance = np.ones(len(train), np.float32)
+        if self.network.class_weights is not None:
+            importance = self.network.class_weights.numpy()[ids]
+        return blocks, logistic.Loss(targets.astype(np.float32), multi_label, importance)
+
+    def _choice(self) -> str:
+        """What the training of the head `linear` has chosen, in words."""
+        penalties = [f"{name} {value:g}" for name, value in self.parts["penalties"].items()]
+        return f"penalties by cross-validation: {join_names(penalties)}"
+
     def collate(self, examples: Sequence[Text]) -> Batch:
         labels = self.ids(examples) if self.network.training else None
-        return Batch(self.rows(examples), labels)
+        rows = self.rows(examples)
+        if not self.network.n_ngrams:
+            return Batch(rows, labels)
+        sides = zip(*[text.all_tokens for text in examples], strict=True)
+        tokens = list(chain.from_iterable(sides))
+        return Batch(rows, labels, self.ngrams.vectors(tokens))
+
+    @cached_property
+    def ngrams(self) -> NGrams:
+        """Makes vectors of the n-grams of texts."""
+        return NGrams(self.parts["ngrams"], self.parts["ngram_texts"], self.settings.lang)
 
     def decode(self, batch: Batch) -> np.ndarray:
-        return self.network.probabilities(batch.rows).numpy()
+        return self.network.probabilities(batch).numpy()
 
     def measure(
         self, examples: Sequence[Text], predictions: Sequence[np.ndarray]
@@ -220,9 +297,14 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
             log.info(f"threshold {self.threshold:.4f}, the best on dev: micro-F1 {score.value:.2%}")
 
     def card_lines(self) -> list[str]:
-        if not self.parts["multi_label"]:
-            return []
-        return [f"labels are predicted from a probability of {self.threshold:.4f}, the best on dev"]
+        lines = []
+        if self.parts.get("penalties"):
+            lines.append(self._choice())
+        if self.parts["multi_label"]:
+            lines.append(
+                f"labels are predicted from a probability of {self.threshold:.4f}, the best on dev"
+            )
+        return lines
 
     def usage(self, text: str) -> str:
         return f"predict({(text, text)!r})" if self.parts["pairs"] else super().usage(text)
@@ -293,13 +375,30 @@ def make_parts(train: Sequence[Text], settings: ClassifierSettings) -> dict[str,
     if settings.word_dim or settings.word_vectors_trainable:
         sides = chain.from_iterable(text.tokens for text in train)
         words = Vocabulary.frequent(chain.from_iterable(sides)).words
+    ngrams = None
+    sides = list(chain.from_iterable(text.all_tokens for text in train))
+    if is_linear(settings) and settings.ngrams != "none":
+        ngrams = count_ngrams(sides, settings.ngrams, settings.lang)
+        log.info(f"n-grams: {len(ngrams):,}")
     return {
         "labels": labels,
         "multi_label": multi_label,
         "threshold": None,
         "pairs": len(train[0].texts) == 2,
         "words": words,
+        "ngrams": ngrams,
+        "ngram_texts": len(sides),
+        "penalties": None,
     }
+
+
+def is_linear(settings: ClassifierSettings) -> bool:
+    return settings.head == LINEAR
+
+
+def is_tuned(settings: ClassifierSettings) -> bool:
+    """Whether ELMo, or the word vectors, are fine-tuned."""
+    return settings.elmo_trainable or settings.word_vectors_trainable
 
 
 def check_number_of_labels(counts: Counter[Label], n_texts: int) -> None:
@@ -351,6 +450,29 @@ def check_threshold(value: Any) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is not None and not (is_number and 0 <= value <= 1):
         raise UserError(f"`threshold` is {value!r:.60}, expected a number from 0 to 1.")
+
+
+def check_linear_parts(parts: dict[str, Any]) -> None:
+    """Raise unless the parts of the head `linear` are n-grams, their texts, and penalties.
+
+    They may have been read from a file.
+    """
+    ngrams = parts.get("ngrams")
+    if ngrams is None:
+        return
+    if not (isinstance(ngrams, list) and all(is_entry(entry) for entry in ngrams)):
+        found = f"{ngrams!r:.60}"
+        raise UserError(f"`ngrams` is {found}, expected a list of [kind, n-gram, count].")
+    n_texts = parts.get("ngram_texts")
+    most = max((n for _, _, n in ngrams), default=1)
+    if type(n_texts) is not int or n_texts < most:
+        raise UserError(f"`ngram_texts` is {n_texts!r:.60}, expected {most:,} or more.")
+    penalties = parts.get("penalties")
+    if penalties is None:
+        return
+    is_valid = isinstance(penalties, dict)
+    if not is_valid or not all(isinstance(value, int | float) for value in penalties.values()):
+        raise UserError(f"`penalties` is {penalties!r:.60}, expected numbers by name.")
 
 
 def check_texts(texts: Sequence[Text], parts: dict[str, Any]) -> None:

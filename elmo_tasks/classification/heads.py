@@ -20,8 +20,8 @@ class Head(nn.Layer):
         self.dim = dim  # H
 
 
-class Mean(Head):
-    """The mean, which the inputs compute: x and the result are (B, D)."""
+class Pooled(Head):
+    """What the inputs have pooled: x and the result are (B, D)."""
 
     def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
         return x
@@ -53,4 +53,4 @@ class LSTM(Head):
         return maximum(states * mask.unsqueeze(-1), mask)
 
 
-HEADS = {"mean": Mean, "attention": Attention, "lstm": LSTM}
+HEADS = {"linear": Pooled, "mean": Pooled, "attention": Attention, "lstm": LSTM}

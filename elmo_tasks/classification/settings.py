@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from elmo_core.config import MAX_SIZE
+from elmo_core.messages import UserError
 from elmo_core.settings import default, setting
 from elmo_tasks.settings import (
     LIST_OR_FILE,
@@ -15,6 +16,21 @@ from elmo_tasks.settings import (
 )
 
 TUNED = "elmo_trainable or word_vectors_trainable"
+LINEAR = "linear"  # the head
+# Settings that the head does not have.
+OF_NETWORKS = ("word_dim", "char_cnn", "head_dim", "hidden_dim", "epochs")
+# Those that it does not have without fine-tuning.
+OF_EPOCHS = (
+    "dropout",
+    "patience",
+    "batch_size",
+    "lr",
+    "warmup",
+    "final_lr",
+    "weight_decay",
+    "max_grad_norm",
+    "ema",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +79,16 @@ class ClassifierSettings(TrainingSettings, WordSettings, ELMoSettings, TextSetti
         False, "fine-tune the word vectors", needs="word_vectors", group="words"
     )
     word_dim: int = default(WordSettings, "word_dim", 0)
-    head: Literal["mean", "attention", "lstm"] = setting(
-        "lstm", "how a text's token vectors become one", choices=("mean", "attention", "lstm")
+    head: Literal["linear", "mean", "attention", "lstm"] = setting(
+        LINEAR,
+        "how a text's token vectors become one; linear: their mean and maximum, beside n-grams, "
+        "in a logistic regression",
+        choices=(LINEAR, "mean", "attention", "lstm"),
+    )
+    ngrams: Literal["both", "words", "characters", "none"] = setting(
+        "both",
+        "the n-grams of the head linear",
+        choices=("both", "words", "characters", "none"),
     )
     head_dim: int = setting(128, "size of the LSTM in each direction", below=MAX_SIZE, minimum=1)
     hidden_dim: int = setting(64, "layer before the classes; 0: none", below=MAX_SIZE, minimum=0)
@@ -88,3 +112,17 @@ class ClassifierSettings(TrainingSettings, WordSettings, ELMoSettings, TextSetti
         choices=("", "balanced"),
         group="training",
     )
+
+
+def check_used(settings: ClassifierSettings) -> None:
+    """Raise if a setting is changed that has no effect with the head."""
+    changed = settings.changed()
+    unused = {"ngrams": "is of the head `linear`"}
+    if settings.head == LINEAR:
+        unused = dict.fromkeys(OF_NETWORKS, "has no effect on the head `linear`")
+        if not (settings.elmo_trainable or settings.word_vectors_trainable):
+            reason = "has no effect on the head `linear` without fine-tuning: it takes no epochs"
+            unused.update(dict.fromkeys(OF_EPOCHS, reason))
+    for name, reason in unused.items():
+        if name in changed:
+            raise UserError(f"`{name}` {reason}. Set `head`: linear, mean, attention or lstm.")

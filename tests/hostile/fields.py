@@ -83,7 +83,16 @@ def reader(folder: Path) -> tuple[Path, Read]:
 def classifier(folder: Path) -> tuple[Path, Read]:
     parts = {"labels": ["x", 1], "multi_label": True, "threshold": 0.5, "pairs": False}
     parts["words"] = ["the"]
-    return task(folder, Classifier, lambda model: model.predict(["the bank"]), parts, head_dim=3)
+    settings = {"head": "lstm", "head_dim": 3}
+    return task(folder, Classifier, lambda model: model.predict(["the bank"]), parts, **settings)
+
+
+def linear_classifier(folder: Path) -> tuple[Path, Read]:
+    parts = {"labels": ["x", "y"], "multi_label": False, "threshold": None, "pairs": False}
+    parts["ngrams"] = [["words", "the", 2], ["characters", "an", 1]]
+    parts["ngram_texts"] = 3
+    parts["penalties"] = {"vectors": 0.1, "n-grams": 0.3}
+    return task(folder, Classifier, lambda model: model.predict(["the bank"]), parts)
 
 
 def parser(folder: Path) -> tuple[Path, Read]:
@@ -113,7 +122,7 @@ CONFIGS = {
     "ELMo of words": lambda folder: elmo(folder, "word"),
     **{
         config.__name__: config
-        for config in (tagger, reader, classifier, parser, manylangs, options)
+        for config in (tagger, reader, classifier, linear_classifier, parser, manylangs, options)
     },
 }
 

@@ -50,7 +50,7 @@ def write(folder: Path) -> None:
     ]
     (folder / "texts.tsv").write_text("".join(lines), encoding="utf-8")
     data = f"--train_file={folder / 'texts.tsv'}"
-    run_finetune.main([data, ckpt, "--epochs=1", f"--save_dir={folder / 'classifier'}"])
+    run_finetune.main([data, ckpt, f"--save_dir={folder / 'classifier'}"])
     answer = {"question": QUESTION, "answers": [{"text": "北京", "answer_start": 4}]}
     questions = [{"id": letter, **answer} for letter in "abcd"]
     squad = {"data": [{"title": "", "paragraphs": [{"context": PASSAGE, "qas": questions}]}]}

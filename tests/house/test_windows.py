@@ -34,7 +34,7 @@ run_tag.py train --train_file=tags --save_dir=tagger \
     --init_from_ckpt=none --epochs=1 --device=cpu --overwrite
 run_tag.py predict --model_dir=tagger --input=vocab.txt --output=tagged --device=cpu
 run_finetune.py train --train_file=texts.tsv --save_dir=classifier \
-    --init_from_ckpt=model --epochs=1 --device=cpu
+    --init_from_ckpt=model --device=cpu
 run_finetune.py predict --model_dir=classifier --input=vocab.txt --output=classes --device=cpu
 """
 

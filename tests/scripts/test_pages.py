@@ -56,7 +56,6 @@ TINY = {
     "run_pretrain.py": "--model_size=tiny --cell_dim=13 --projection_dim=6 --filters=1:4,2:7 "
     "--batch_size=5 --unroll_steps=7 --n_negative_samples=11 --max_steps=4",
     "word2vec_base.py": "--epochs=1",
-    "run_finetune.py": "--epochs=1",
     "run_tag.py": "--epochs=1",
 }
 OTHERS_TEST = (

@@ -49,7 +49,7 @@ def softmax(x: np.ndarray) -> np.ndarray:
 def test_the_mean_is_over_the_tokens_not_over_the_padding():
     net = network()
     expected = linear(net.output, means(net))
-    np.testing.assert_allclose(net(Rows(TEXTS)).numpy(), expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(net(Batch(Rows(TEXTS))).numpy(), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_a_pair_is_both_texts_their_difference_and_their_product():
@@ -57,15 +57,15 @@ def test_a_pair_is_both_texts_their_difference_and_their_product():
     a, b = np.split(means(net), 2)
     x = np.concatenate([a, b, np.abs(a - b), a * b], axis=1)
     expected = linear(net.output, np.tanh(linear(net.hidden, x)))
-    np.testing.assert_allclose(net(Rows(TEXTS)).numpy(), expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(net(Batch(Rows(TEXTS))).numpy(), expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("head", HEADS)
 def test_a_texts_logits_do_not_depend_on_the_batch(head):
     net = network(head=head)
-    together = net(Rows(TEXTS)).numpy()
+    together = net(Batch(Rows(TEXTS))).numpy()
     for text, row in zip(TEXTS, together, strict=True):
-        np.testing.assert_allclose(net(Rows([text])).numpy()[0], row, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(net(Batch(Rows([text]))).numpy()[0], row, rtol=1e-4, atol=1e-6)
 
 
 def test_the_loss_is_the_mean_cross_entropy_weighted_by_class():
@@ -73,7 +73,7 @@ def test_the_loss_is_the_mean_cross_entropy_weighted_by_class():
     labels = np.array([0, 2, 1, 0])
     weights = np.array([0.5, 2.0, 1.0], np.float32)
     net.train()
-    probabilities = softmax(net(Rows(TEXTS)).numpy())
+    probabilities = softmax(net(Batch(Rows(TEXTS))).numpy())
     surprise = -np.log(probabilities[np.arange(4), labels])
     batch = Batch(Rows(TEXTS), labels)
     assert net.loss(batch).item() == pytest.approx(surprise.mean(), rel=1e-4)
@@ -85,8 +85,10 @@ def test_the_loss_is_the_mean_cross_entropy_weighted_by_class():
 def test_of_lists_of_labels_the_loss_is_the_sum_of_those_of_each():
     net = network(multi_label=True)
     labels = np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0], [1, 1, 1]], np.float32)
-    probabilities = 1 / (1 + np.exp(-net(Rows(TEXTS)).numpy()))
-    np.testing.assert_allclose(net.probabilities(Rows(TEXTS)).numpy(), probabilities, rtol=1e-5)
+    probabilities = 1 / (1 + np.exp(-net(Batch(Rows(TEXTS))).numpy()))
+    np.testing.assert_allclose(
+        net.probabilities(Batch(Rows(TEXTS))).numpy(), probabilities, rtol=1e-5
+    )
     likelihood = np.where(labels, probabilities, 1 - probabilities)
     expected = -np.log(likelihood).sum(axis=1).mean()
     net.train()

@@ -275,9 +275,11 @@ def test_settings_without_effect():
         {"columns": "text"},
     ):
         with pytest.raises(UserError, match=next(iter(wrong))):
-            train(settings=ClassifierSettings(word_dim=3, **wrong))
+            train(settings=ClassifierSettings(head="mean", word_dim=3, **wrong))
     with pytest.raises(UserError, match="elmo"):
-        train(settings=ClassifierSettings(elmo=None))
+        train(settings=ClassifierSettings(elmo=None, head="mean"))
+    with pytest.raises(UserError, match="elmo"):
+        train(settings=ClassifierSettings(elmo=None, ngrams="none"))
     with pytest.raises(UserError, match="lower"):
         train(settings=replace(SETTINGS, lr=1e20))
 
@@ -489,3 +491,106 @@ def test_the_score_has_the_most_confident_mistakes():
     assert found == sorted(found, reverse=True)
     wrong = np.array(classifier.predict(TEXTS)) != labels
     assert len(mistakes) == wrong.sum()
+
+
+LINEAR = ClassifierSettings(elmo=None, lang="en")
+
+
+def test_by_default_words_are_counted_beside_elmo(small_weights, tmp_path):
+    settings = ClassifierSettings(elmo=small_weights["char"], lang="en")
+    classifier = train(settings=settings, save_dir=tmp_path / "model")
+    assert classifier.predict(TEXTS) == LABELS
+    assert classifier.scores["dev"]["texts"] == len(TEXTS)  # each by a model without it
+    assert classifier.scores["dev"]["accuracy"] > 0.9
+    again = Classifier(tmp_path / "model", device="cpu")
+    texts = ["a goal in the museum", "", "never seen", "GOAL match"]
+    probabilities = classifier.predict_proba(texts)
+    np.testing.assert_array_equal(again.predict_proba(texts), probabilities)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-5)
+    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    assert "penalties by cross-validation" in card
+    copy = pickle.loads(pickle.dumps(classifier))
+    np.testing.assert_array_equal(copy.predict_proba(texts), probabilities)
+
+
+@pytest.mark.parametrize("elmo", [True, False])
+@pytest.mark.parametrize("is_pair", [True, False])
+def test_a_linear_classifiers_logits_equal_numpy(small_weights, elmo, is_pair):
+    """The weights of the standardised means and maxima of ELMo's layers, and those of n-grams."""
+    path = small_weights["char"] if elmo else None
+    texts = [(text, TEXTS[k - 1]) if is_pair else text for k, text in enumerate(TEXTS)]
+    classifier = train(texts, settings=replace(LINEAR, elmo=path))
+    examples = classifier.read((texts[:5], LABELS[:5]))
+    sides = [[text.tokens[k] for text in examples] for k in range(1 + is_pair)]
+    expected = np.zeros((5, 3))
+    network = classifier.network
+    if elmo:
+        vectors = []
+        for side in sides:
+            rows = []
+            for tokens in side:
+                (layers, _) = ELMo(path, 0, layers="concat").layers([tokens])
+                parts = []
+                for k, layer in enumerate(layers):
+                    states = layer.numpy()[0].astype(np.float64)
+                    pooled = np.concatenate([states.mean(axis=0), states.max(axis=0)])
+                    (statistics,) = network.inputs.statistics
+                    mean, deviation = statistics.mean.numpy()[k], statistics.deviation.numpy()[k]
+                    parts.append((pooled - mean) / deviation)
+                rows.append(np.concatenate(parts))
+            vectors.append(np.array(rows))
+        expected += combined(*vectors) @ network.output.weight.numpy()
+        expected += network.output.bias.numpy()
+    counted = [classifier.ngrams.vectors(side).toarray().astype(np.float64) for side in sides]
+    expected += combined(*counted) @ network.ngram_weights.numpy() + network.ngram_bias.numpy()
+    with paddle.no_grad():
+        network.eval()
+        logits = network(classifier.collate(examples)).numpy()
+    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-4)
+
+
+def combined(a: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
+    """The features of a text, or of a pair."""
+    return a if b is None else np.concatenate([a, b, np.abs(a - b), a * b], axis=1)
+
+
+def test_ngrams_are_of_the_whole_text():
+    """ELMo reads its first tokens only."""
+    late = [f"{'well ' * 5}{text}" for text in TEXTS]
+    classifier = train(late, settings=replace(LINEAR, max_seq_len=5))
+    assert classifier.predict(late) == LABELS
+
+
+def test_dev_is_scored_if_it_is_given():
+    classifier = train(settings=LINEAR, dev=(TEXTS[:7], LABELS[:7]))
+    assert classifier.scores["dev"]["texts"] == 7 and classifier.training["sizes"]["train"] == 60
+
+
+def test_balanced_classes_have_the_same_weight():
+    texts = ["good film"] * 30 + ["bad film"] * 6 + ["film"] * 36
+    labels = ["good"] * 30 + ["bad"] * 6 + ["good"] * 30 + ["bad"] * 6
+    usual = train(texts, labels, settings=LINEAR).predict_proba("film")
+    balanced = train(texts, labels, settings=replace(LINEAR, class_weights="balanced"))
+    assert usual[0] < 0.25 and balanced.predict_proba("film")[0] == pytest.approx(0.5, abs=0.1)
+
+
+def test_lists_of_labels_are_counted_for_each_label():
+    labels = [[label, "any"] if k % 2 else [label] for k, label in enumerate(LABELS)]
+    classifier = train(TEXTS, labels, settings=LINEAR)
+    assert classifier.predict_proba("the painter and his museum").sum() > 1
+    found = [set(row) - {"any"} for row in classifier.predict(TEXTS)]
+    assert found == [{label} for label in LABELS]
+
+
+@pytest.mark.parametrize("setting", [{"epochs": 3}, {"word_dim": 4}, {"lr": 0.1}])
+def test_the_linear_head_names_settings_that_it_does_not_have(setting):
+    with pytest.raises(UserError, match=next(iter(setting))):
+        train(settings=replace(LINEAR, **setting))
+    with pytest.raises(UserError, match="ngrams"):
+        train(settings=replace(SETTINGS, ngrams="words"))
+
+
+def test_fine_tuning_begins_with_the_linear_head(small_weights):
+    settings = replace(LINEAR, elmo=small_weights["char"], elmo_trainable=True, tune_epochs=1)
+    tuned = train(settings=settings, dev=(TEXTS, LABELS))
+    assert tuned.scores["dev"]["accuracy"] > 0.9 and tuned.training["epoch"] in (0, 1)

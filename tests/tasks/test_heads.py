@@ -41,7 +41,7 @@ def reference(head, name: str, rows: list[np.ndarray]) -> np.ndarray:
     return np.stack(results)
 
 
-@pytest.mark.parametrize("name", [name for name in HEADS if name != "mean"])
+@pytest.mark.parametrize("name", ["attention", "lstm"])
 def test_a_head_and_its_gradient_equal_numpy(name):
     paddle.seed(4)
     draw = np.random.RandomState(0)

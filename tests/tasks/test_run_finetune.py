@@ -172,7 +172,7 @@ def test_the_published_command(tmp_path, capsys, small_weights):
     for name in ("pos", "neg"):
         content = "".join(f"{name} film {k}\n" for k in range(40))
         (tmp_path / f"rt-polarity.{name}").write_text(content, encoding="latin-1")
-    flags = [f"--init_from_ckpt={small_weights['char']}", "--epochs=1", "--device=cpu"]
+    flags = [f"--init_from_ckpt={small_weights['char']}", "--device=cpu"]
     run_finetune.main([f"--data_dir={tmp_path}", *flags])
     assert "== test: accuracy" in capsys.readouterr().out
 

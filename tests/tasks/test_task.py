@@ -211,13 +211,14 @@ TREE = "1\t{}\t_\tX\t_\t_\t0\troot\t_\t_\n2\t{}\t_\tY\t_\t_\t1\tdep\t_\t_\n\n"
 def train_each_task(language: str, folder: Path, **changes) -> list:
     """A tagger, a classifier, a parser and a reader with small networks, trained for no epoch."""
     few = {"epochs": 0, "hidden_dim": 3, **changes}
+    linear = ClassifierSettings(**changes)
     is_chinese = language == "zh"
     sentence = ["我", "爱", "北京"] if is_chinese else ["I", "like", "Paris"]
     texts = ["".join(sentence) if is_chinese else " ".join(sentence)] * 20
     (folder / "t.conllu").write_text(TREE.format(*sentence[1:]) * 3, encoding="utf-8")
     example = CHINESE if is_chinese else EXAMPLE
     tagger = Tagger.train([sentence] * 4, [["O", "O", "B-X"]] * 4, settings=TaggerSettings(**few))
-    classifier = Classifier.train(texts, ["a", "b"] * 10, settings=ClassifierSettings(**few))
+    classifier = Classifier.train(texts, ["a", "b"] * 10, settings=linear)
     parser = Parser.train(folder / "t.conllu", settings=ParserSettings(**few))
     reader = Reader.train([example], dev=[example], settings=ReaderSettings(**few))
     return [tagger, classifier, parser, reader]
@@ -231,7 +232,7 @@ def test_elmo_is_the_default_in_the_language_of_the_text(language, tmp_path):
 
 
 def test_elmo_can_be_left_out(tmp_path):
-    for task in train_each_task("en", tmp_path, elmo=None, word_dim=3):
+    for task in train_each_task("en", tmp_path, elmo=None):
         assert task.settings.elmo is None and task.network.inputs.elmo is None, task
 
 

@@ -48,6 +48,7 @@ def tune(folder: Path, **options) -> Classifier:
         settings=ClassifierSettings(
             word_vectors=vectors,
             word_vectors_trainable=True,
+            head="mean",
             epochs=2,
             tune_epochs=3,
             **FIXED,

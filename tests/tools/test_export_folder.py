@@ -41,9 +41,9 @@ def heads(tmp_path_factory):
         f"--init_from_ckpt={model}",
     ]
     for name, file, more in (
-        ("texts", "texts", []),
-        ("raw texts", "texts", ["--lang=en", "--max_seq_len=9"]),
-        ("raw pairs", "pairs", ["--lang=en", "--max_seq_len=9", "--head_dim=5"]),
+        ("texts", "texts", ["--head=lstm"]),
+        ("raw texts", "texts", ["--head=lstm", "--lang=en", "--max_seq_len=9"]),
+        ("raw pairs", "pairs", ["--head=lstm", "--lang=en", "--max_seq_len=9", "--head_dim=5"]),
     ):
         files = [f"--{part}_file={folder / file}.tsv" for part in ("train", "dev", "test")]
         run_finetune.main([*quick, *files, *more, f"--save_dir={folder / f'head of {name}'}"])

@@ -1,0 +1,137 @@
+"""N-grams of texts, weighted by tf-idf, which a linear classifier counts beside ELMo's vectors.
+
+Of words: single ones, and pairs of neighbours. Of characters: in Chinese one to three neighbours,
+in other languages two to five of a word with a space at either end. Case does not matter.
+
+Letters: n texts, V n-grams.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from elmo_core.text.tokenise import CHINESE
+
+MAX_NGRAMS = 200_000  # of each kind: the most frequent
+MANY_TEXTS = 1000  # of so many, an n-gram must be in two
+CHINESE_SIZES = (1, 2, 3)
+OTHER_SIZES = (2, 3, 4, 5)
+
+
+def words(tokens: Sequence[str]) -> Iterator[str]:
+    """Yield the words of a text, and the pairs of neighbours."""
+    lowered = [token.lower() for token in tokens]
+    yield from lowered
+    for pair in pairwise(lowered):
+        yield " ".join(pair)
+
+
+def chinese_characters(tokens: Sequence[str]) -> Iterator[str]:
+    """Yield the n-grams of the characters of a text without spaces."""
+    text = "".join(tokens).lower()
+    for size in CHINESE_SIZES:
+        for start in range(len(text) - size + 1):
+            yield text[start : start + size]
+
+
+def characters(tokens: Sequence[str]) -> Iterator[str]:
+    """Yield the n-grams of the characters of each word."""
+    for token in tokens:
+        yield from _of_word(token)
+
+
+@lru_cache(maxsize=100_000)
+def _of_word(token: str) -> list[str]:
+    word = f" {token.lower()} "
+    found = []
+    for size in OTHER_SIZES:
+        found += [word[start : start + size] for start in range(len(word) - size + 1)]
+    return found
+
+
+KINDS = {"words": ("words",), "characters": ("characters",), "both": ("words", "characters")}
+Entry = tuple[str, str, int]  # a kind, an n-gram, and the number of texts that have it
+
+
+def splitters(lang: str) -> dict[str, Callable[[Sequence[str]], Iterator[str]]]:
+    """What yields the n-grams of a text, by their kind. lang: the language of the texts."""
+    return {
+        "words": words,
+        "characters": chinese_characters if lang in CHINESE else characters,
+    }
+
+
+def count(texts: Sequence[Sequence[str]], kinds: str, lang: str) -> list[Entry]:
+    """Count the n-grams of training texts, which are lists of tokens; the most frequent first.
+
+    kinds: words, characters or both.
+    """
+    least = 2 if len(texts) >= MANY_TEXTS else 1
+    entries = []
+    for kind in KINDS[kinds]:
+        split = splitters(lang)[kind]
+        counts: Counter[str] = Counter()
+        for tokens in texts:
+            counts.update(set(split(tokens)))
+        kept = [name for name, n in counts.items() if n >= least]
+        kept.sort(key=lambda name: (-counts[name], name))
+        entries += [(kind, name, counts[name]) for name in kept[:MAX_NGRAMS]]
+    return entries
+
+
+def is_entry(value: Any) -> bool:
+    """Whether this is an entry, as a tuple or a list."""
+    if not isinstance(value, tuple | list) or len(value) != 3:
+        return False
+    kind, name, n = value
+    return kind in KINDS["both"] and isinstance(name, str) and type(n) is int and n >= 1
+
+
+class NGrams:
+    """Makes sparse vectors of texts.
+
+    entries: the n-grams, as `count` returns them. n_texts: that they were counted in.
+    lang: the language of the texts.
+    """
+
+    def __init__(self, entries: Sequence[Entry], n_texts: int, lang: str):
+        frequencies = np.array([n for _, _, n in entries], np.float64)
+        idf = np.log((1 + n_texts) / (1 + frequencies)) + 1
+        self.idf = idf.astype(np.float32)  # (V,)
+        split = splitters(lang)
+        self.ids: dict[str, dict[str, int]] = {}
+        for k, (kind, name, _) in enumerate(entries):
+            self.ids.setdefault(kind, {})[name] = k
+        self.split = {kind: split[kind] for kind in self.ids}
+
+    def vectors(self, texts: Sequence[Sequence[str]]) -> sparse.csr_matrix:
+        """The tf-idf (n, V) of texts, float32. Each row has length 1, or no n-grams."""
+        shape = (len(texts), len(self.idf))
+        total = sparse.csr_matrix(shape, dtype=np.float32)
+        for kind in self.ids:
+            total = total + self._of_kind(texts, kind)
+        return total * np.float32(1 / np.sqrt(len(self.ids)))
+
+    def _of_kind(self, texts: Sequence[Sequence[str]], kind: str) -> sparse.csr_matrix:
+        """The tf-idf of n-grams of one kind: each row has length 1, or no such n-grams."""
+        ids = self.ids[kind]
+        columns = []
+        counts = []
+        starts = [0]
+        for tokens in texts:
+            known = Counter(filter(ids.__contains__, self.split[kind](tokens)))
+            columns += [ids[name] for name in known]
+            counts += known.values()
+            starts.append(len(columns))
+        numbers = np.array(columns, np.int32)
+        values = (1 + np.log(np.array(counts, np.float32))) * self.idf[numbers]
+        shape = (len(texts), len(self.idf))
+        matrix = sparse.csr_matrix((values, numbers, starts), shape)
+        squares = matrix.multiply(matrix).sum(axis=1)
+        scales = 1 / np.sqrt(np.maximum(np.asarray(squares).ravel(), 1e-12))
+        return sparse.diags(scales.astype(np.float32)) @ matrix
