@@ -50,7 +50,7 @@ import script
 from elmo_core.checks import import_optional
 from elmo_core.files import disk
 from elmo_core.files.word_vectors import load_word_vectors
-from elmo_core.messages import UserError, join_names, log
+from elmo_core.messages import UserError, format_count, join_names, log
 from elmo_core.text.language import make_tokeniser, recognise
 from elmo_core.text.text_files import parse_json, read_lines
 
@@ -660,7 +660,7 @@ def draw_figure(args: argparse.Namespace) -> None:
         axes.plot(places, means, "o--" if dashed else "o-", markersize=4, label=label)
     axes.set_xticks(places, [str(number) for number in results.sizes])
     axes.set_xlabel("training texts")
-    axes.set_ylabel(f"{MEASURES[args.measure]}, mean of {len(complete)} sets (%)")
+    axes.set_ylabel(f"{MEASURES[args.measure]}, mean of {format_count(len(complete), 'sets')} (%)")
     axes.grid(axis="y", alpha=0.3)
     axes.legend(fontsize="small")
     format_name = args.output.suffix.removeprefix(".")
