@@ -173,8 +173,9 @@ def train(args: argparse.Namespace, task: "type[Task]", data: Any = None, test: 
         device=args.device,
     )
     for part, score in trained.scores.items():
-        epoch = f", epoch {trained.training['epoch']}" if part == "dev" else ""
-        print(f"== {part}{epoch}: {score.summary.strip()}")
+        epoch = trained.training["epoch"]  # 0: what has been trained takes none
+        of_epoch = f", epoch {epoch}" if part == "dev" and epoch else ""
+        print(f"== {part}{of_epoch}: {score.summary.strip()}")
         print(score.table())
     if args.save_dir:
         print(f"saved in {args.save_dir}")

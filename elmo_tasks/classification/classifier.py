@@ -34,7 +34,7 @@ _warn_once = cache(log.warning)
 
 
 class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
-    """Predicts the labels of texts, or of pairs of texts. The epoch with the best ROC AUC is kept.
+    """Predicts the labels of texts, or of pairs of texts.
 
         classifier = Classifier.train(texts, labels, save_dir="runs/reviews")
         classifier = Classifier("runs/reviews")
@@ -43,11 +43,16 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
 
     It is trained on a file, a table, or texts and their labels. A text is a string or, of pairs, a
     tuple of two strings. If the labels are lists, any number of them apply to a text, and the
-    predictions are lists; the epoch with the best micro-F1 is kept.
+    predictions are lists.
+
+    By default it is a logistic regression over ELMo's vectors and n-grams, whose penalties are
+    chosen by cross-validation: without dev, nothing is held out, and the score on dev is that of
+    texts of train by models that had not seen them. Of the other heads, and of fine-tuning, the
+    epoch with the best ROC AUC is kept; of lists of labels, that with the best micro-F1.
 
     parts: labels; multi_label, whether a text has a list of them; threshold, the probability from
     which one is then predicted; pairs, whether it is of pairs; words, those of the training data,
-    if they are learnt.
+    if they are learnt; ngrams, ngram_texts and penalties of the default head.
     """
 
     name = "classifier"
@@ -300,6 +305,8 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
         lines = []
         if self.parts.get("penalties"):
             lines.append(self._choice())
+            if "dev" not in self.training.get("sizes", {"dev": 0}):
+                lines.append("dev: texts of train, each predicted by a model that had not seen it")
         if self.parts["multi_label"]:
             lines.append(
                 f"labels are predicted from a probability of {self.threshold:.4f}, the best on dev"
