@@ -97,7 +97,7 @@ def predict(args: argparse.Namespace, classifier: "Classifier") -> None:
             "of a text. Use --output_format=json."
         )
     with script.output(args.output, args.input) as target:
-        texts = input_texts(args, classifier.labels, classifier.parts["pairs"])
+        texts = input_texts(args, classifier)
         tokenised = (classifier.tokenised(text) for text in texts)
         for text, row in classifier.predicted(tokenised, is_lazy=True):
             written = formatted(classifier, text, row, args) if any(text.texts) else ""
@@ -105,11 +105,14 @@ def predict(args: argparse.Namespace, classifier: "Classifier") -> None:
             target.flush()
 
 
-def input_texts(args: argparse.Namespace, classes: Sequence, pairs: bool) -> Iterator[Text]:
+def input_texts(args: argparse.Namespace, classifier: "Classifier") -> Iterator[Text]:
     """Yield the texts of the input's lines."""
+    pairs = classifier.parts["pairs"]
     # The second text of a pair may be the name of a class.
-    labels = () if pairs else classes
-    for number, line in enumerate(task_flags.text_lines(args.input, labels), 1):
+    labels = () if pairs else classifier.labels
+    separator = classifier.label_separator if classifier.parts["multi_label"] else ""
+    lines = task_flags.text_lines(args.input, labels, separator)
+    for number, line in enumerate(lines, 1):
         where = f"{args.input or 'standard input'}:{number}"
         if not pairs:
             yield as_text(line, where)

@@ -14,7 +14,7 @@ from elmo_core.machine import runtime
 from elmo_core.messages import UserError
 from elmo_core.settings import Settings
 from elmo_core.text.text_files import read_lines
-from elmo_tasks.records import Label, ending
+from elmo_tasks.records import Label, ending, split_labels
 
 if TYPE_CHECKING:  # --help does not wait for Paddle
     from elmo_tasks.score import Score
@@ -127,8 +127,11 @@ def _inputs(args: argparse.Namespace, settings: type[Settings]) -> list[Path]:
     return inputs
 
 
-def text_lines(path: Path | None, labels: Sequence[Label]) -> Iterator[str]:
-    """Yield the lines of text to predict, which have no labels."""
+def text_lines(path: Path | None, labels: Sequence[Label], separator: str = "") -> Iterator[str]:
+    """Yield the lines of text to predict, which have no labels.
+
+    separator: between the labels of a text, if it may have several.
+    """
     reader = TABLES.get(ending(path or ""))
     if reader:
         column = f"pandas.{reader.format(str(path))}['text']"
@@ -147,7 +150,8 @@ def text_lines(path: Path | None, labels: Sequence[Label]) -> Iterator[str]:
                 f"`{command}` reads it, from a file that ends in .conllu."
             )
         _, tab, last_column = line.rpartition("\t")
-        if tab and last_column in names:
+        found = split_labels(last_column, separator) if separator else [last_column]
+        if tab and found and names.issuperset(found):
             raise labelled_line(where, line)
         yield line
 

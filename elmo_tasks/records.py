@@ -303,7 +303,7 @@ def check_labels(value: Any, where: str, separator: str = "") -> Label | tuple[L
     """
     items = list(value) if isinstance(value, Set) else as_list(value)
     if items is None and separator:
-        items = _split(value, separator) if isinstance(value, str) else [value]
+        items = split_labels(value, separator) if isinstance(value, str) else [value]
     if items is None:
         label = check_label(value, where)
         if isinstance(label, str) and label.startswith(("['", '["')):  # as pandas writes lists
@@ -325,8 +325,8 @@ def check_labels(value: Any, where: str, separator: str = "") -> Label | tuple[L
     return tuple(labels)
 
 
-def _split(text: str, separator: str) -> list[str]:
-    """The parts of a string; none of a blank one."""
+def split_labels(text: str, separator: str) -> list[str]:
+    """The labels in a column, without spaces around them; none in a blank one."""
     if not text.strip():
         return []
     return [part.strip() for part in text.split(separator)]

@@ -14,6 +14,23 @@ from elmo_tasks.texts import Text
 
 MOST_SHOWN = 20  # classes of a printed confusion
 MOST_IN_JSON = 1000  # classes of a confusion in `to_dict`
+HEADS = ("precision", "recall", "f1-score", "support")
+
+
+class Measures(NamedTuple):
+    """Scores of one class, or their means over classes. support: the number of its texts."""
+
+    precision: float
+    recall: float
+    f1: float
+    support: int
+
+
+class Row(NamedTuple):
+    """A row of a printed table."""
+
+    name: str
+    cells: list[str]
 
 
 class Mistake(NamedTuple):
@@ -89,10 +106,10 @@ class ClassifierScore(Score):
 
         values = {
             "accuracy": self.accuracy,
-            "macro_f1": self._mean("macro")[2],
+            "macro_f1": self._mean("macro").f1,
             "auc": self.auc,
             "texts": len(self.labels),
-            "classes": _by_class(self.classes, self._by_class),
+            "classes": _by_name(self.classes, self._by_class),
         }
         if len(self.classes) <= MOST_IN_JSON:
             numbers = range(len(self.classes))
@@ -102,14 +119,13 @@ class ClassifierScore(Score):
 
     def table(self) -> str:
         """The scores of each class, and the confusion of the classes that are confused most."""
-        n = len(self.labels)
-        rows = [*zip(self.classes, *self._by_class, strict=True)]
+        accuracy = ["", "", f"{self.accuracy:.4f}", f"{len(self.labels):,}"]
         means = [
-            ("accuracy", "", "", self.accuracy, n),
-            ("macro avg", *self._mean("macro"), n),
-            ("weighted avg", *self._mean("weighted"), n),
+            Row("accuracy", accuracy),
+            _row("macro avg", self._mean("macro")),
+            _row("weighted avg", self._mean("weighted")),
         ]
-        return f"{_report(rows, means)}\n\n{self.confusion()}"
+        return f"{_report(self.classes, self._by_class, means)}\n\n{self.confusion()}"
 
     def confusion(self) -> str:
         """The confusion of up to twenty classes, those with the most mistakes, as lines of text."""
@@ -126,7 +142,6 @@ class ClassifierScore(Score):
         rows = columns[self.labels]
         is_shown = rows < len(shown)
         np.add.at(counts, (rows[is_shown], columns[self.predicted[is_shown]]), 1)
-        names = [f"{k:>2} {self.classes[number]}" for k, number in enumerate(shown, 1)]
         heads = [str(k) for k in range(1, len(shown) + 1)]
         title = "confusion: a row per true class, a column per predicted one"
         n_others = n_classes - len(shown)
@@ -136,7 +151,12 @@ class ClassifierScore(Score):
             title += f" ({of_all}; {n_others:,} are left out)"
         else:
             counts = counts[:, :-1]
-        return "\n".join([title, *_grid(names, heads, counts)])
+        table = []
+        for k, of_class in enumerate(counts.tolist()):
+            cells = [str(count) if count else "." for count in of_class]
+            table.append(Row(f"{k + 1:>2} {self.classes[shown[k]]}", cells))
+        lines = "\n".join(_grid(heads, table))
+        return f"{title}\n{lines}"
 
     def mistakes(self, n: int = 10) -> list[Mistake]:
         """The n most confident mistakes, the most confident first."""
@@ -153,23 +173,33 @@ class ClassifierScore(Score):
         return found
 
     @cached_property
-    def _by_class(self) -> tuple[np.ndarray, ...]:
-        """Precision, recall, F1 and number of texts of each class."""
+    def _by_class(self) -> list[Measures]:
+        """The measures of each class."""
         from sklearn import metrics
 
         numbers = range(len(self.classes))
-        return metrics.precision_recall_fscore_support(
+        precision, recall, f1, support = metrics.precision_recall_fscore_support(
             self.labels, self.predicted, labels=numbers, zero_division=0
         )
+        found = []
+        for k in numbers:
+            of_class = Measures(
+                precision=float(precision[k]),
+                recall=float(recall[k]),
+                f1=float(f1[k]),
+                support=int(support[k]),
+            )
+            found.append(of_class)
+        return found
 
-    def _mean(self, average: str) -> list[float]:
-        """The mean precision, recall and F1 of the classes that occur or are predicted."""
+    def _mean(self, average: str) -> Measures:
+        """The mean of the classes that occur or are predicted. average: macro or weighted."""
         from sklearn import metrics
 
-        *means, _ = metrics.precision_recall_fscore_support(
+        precision, recall, f1, _ = metrics.precision_recall_fscore_support(
             self.labels, self.predicted, average=average, zero_division=0
         )
-        return [float(mean) for mean in means]
+        return Measures(float(precision), float(recall), float(f1), len(self.labels))
 
 
 @dataclass(eq=False, repr=False)
@@ -198,7 +228,7 @@ class MultiLabelScore(Score):
     @property
     def value(self) -> float:
         """The score that selects the best epoch: the micro-F1."""
-        return self._mean("micro")[2]
+        return self._micro.f1
 
     @property
     def accuracy(self) -> float:
@@ -207,36 +237,34 @@ class MultiLabelScore(Score):
 
     @property
     def main_figures(self) -> dict[str, float]:
-        return {"micro-F1": self.value, "macro-F1": self._mean("macro")[2]}
+        return {"micro-F1": self.value, "macro-F1": self._macro.f1}
 
     @property
     def summary(self) -> str:
-        figures = [f"{name} {share:.2%}" for name, share in self.main_figures.items()]
-        return "  ".join([*figures, f"subset accuracy {self.accuracy:.2%}"])
+        figures = self.main_figures
+        figures["subset accuracy"] = self.accuracy
+        return "  ".join(f"{name} {share:.2%}" for name, share in figures.items())
 
     def to_dict(self) -> dict[str, Any]:
         """The scores as plain values.
 
         macro_f1: the mean over the labels that occur or are predicted.
         """
-        precision, recall, f1 = self._mean("micro")
         return {
-            "micro_f1": f1,
-            "micro_precision": precision,
-            "micro_recall": recall,
-            "macro_f1": self._mean("macro")[2],
+            "micro_f1": self._micro.f1,
+            "micro_precision": self._micro.precision,
+            "micro_recall": self._micro.recall,
+            "macro_f1": self._macro.f1,
             "subset_accuracy": self.accuracy,
             "threshold": self.threshold,
             "texts": len(self.labels),
-            "classes": _by_class(self.classes, self._by_class),
+            "classes": _by_name(self.classes, self._by_class),
         }
 
     def table(self) -> str:
         """The scores of each label."""
-        n = int(self.labels.sum())
-        rows = [*zip(self.classes, *self._by_class, strict=True)]
-        means = [("micro avg", *self._mean("micro"), n), ("macro avg", *self._mean("macro"), n)]
-        return _report(rows, means)
+        means = [_row("micro avg", self._micro), _row("macro avg", self._macro)]
+        return _report(self.classes, self._by_class, means)
 
     def mistakes(self, n: int = 10) -> list[Mistake]:
         """The n texts with the most confident mistakes, the most confident first."""
@@ -259,21 +287,31 @@ class MultiLabelScore(Score):
         return [self.classes[k] for k in row.nonzero()[0]]
 
     @cached_property
-    def _by_class(self) -> tuple[np.ndarray, ...]:
-        """Precision, recall, F1 and number of texts of each label."""
-        n_right = (self.predicted & self.labels).sum(axis=0)
-        n_predicted = self.predicted.sum(axis=0)
-        n_gold = self.labels.sum(axis=0)
-        return *_measures(n_right, n_predicted, n_gold), n_gold
+    def _by_class(self) -> list[Measures]:
+        """The measures of each label."""
+        n_right = (self.predicted & self.labels).sum(axis=0).tolist()
+        n_predicted = self.predicted.sum(axis=0).tolist()
+        n_gold = self.labels.sum(axis=0).tolist()
+        return [_measures(n_right[k], n_predicted[k], n_gold[k]) for k in range(len(n_gold))]
 
-    def _mean(self, average: str) -> list[float]:
-        """The precision, recall and F1 of all labels; or their means over those that are found."""
-        *measures, n_gold = self._by_class
-        if average == "macro":
-            is_found = (n_gold > 0) | self.predicted.any(axis=0)
-            return [float(x[is_found].mean()) if is_found.any() else 0.0 for x in measures]
-        n_right = (self.predicted & self.labels).sum()
-        return [float(x) for x in _measures(n_right, self.predicted.sum(), n_gold.sum())]
+    @cached_property
+    def _micro(self) -> Measures:
+        """The measures of all labels together."""
+        n_right = int((self.predicted & self.labels).sum())
+        return _measures(n_right, int(self.predicted.sum()), int(self.labels.sum()))
+
+    @cached_property
+    def _macro(self) -> Measures:
+        """The means over the labels that occur or are predicted."""
+        is_found = self.labels.any(axis=0) | self.predicted.any(axis=0)
+        found = [self._by_class[k] for k in is_found.nonzero()[0]]
+        n = max(len(found), 1)
+        return Measures(
+            precision=sum(x.precision for x in found) / n,
+            recall=sum(x.recall for x in found) / n,
+            f1=sum(x.f1 for x in found) / n,
+            support=self._micro.support,
+        )
 
 
 def best_threshold(labels: np.ndarray, probabilities: np.ndarray) -> float:
@@ -294,14 +332,14 @@ def best_threshold(labels: np.ndarray, probabilities: np.ndarray) -> float:
     return (float(sorted_probabilities[best]) + float(following[best])) / 2
 
 
-def _measures(
-    n_right: np.ndarray, n_predicted: np.ndarray, n_gold: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Precision, recall and F1; 0 where they are not defined."""
-    precision = n_right / np.maximum(n_predicted, 1)
-    recall = n_right / np.maximum(n_gold, 1)
-    f1 = 2 * n_right / np.maximum(n_predicted + n_gold, 1)
-    return precision, recall, f1
+def _measures(n_right: int, n_predicted: int, n_gold: int) -> Measures:
+    """The measures of predictions; 0 where they are not defined."""
+    return Measures(
+        precision=n_right / max(n_predicted, 1),
+        recall=n_right / max(n_gold, 1),
+        f1=2 * n_right / max(n_predicted + n_gold, 1),
+        support=n_gold,
+    )
 
 
 def _most_confident(confidence: np.ndarray, is_wrong: np.ndarray, n: int) -> np.ndarray:
@@ -315,37 +353,38 @@ def _given(text: Text) -> str | tuple[str, str]:
     return text.texts[0] if len(text.texts) == 1 else text.texts
 
 
-def _by_class(classes: Sequence[Label], measures: Sequence[np.ndarray]) -> dict[str, Any]:
+def _by_name(
+    classes: Sequence[Label], of_classes: Sequence[Measures]
+) -> dict[str, dict[str, float]]:
     """The measures of each class by its name, as plain values."""
-    rows = {}
-    for label, precision, recall, f1, support in zip(classes, *measures, strict=True):
-        rows[str(label)] = {
-            "precision": float(precision),
-            "recall": float(recall),
-            "f1": float(f1),
-            "support": int(support),
-        }
-    return rows
+    pairs = zip(classes, of_classes, strict=True)
+    return {str(label): found._asdict() for label, found in pairs}
 
 
-def _report(rows: Sequence[Sequence[Any]], means: Sequence[Sequence[Any]]) -> str:
-    """Lines of text: a name, precision, recall, F1 and number of texts of each row."""
-    names = pad_all(["", *(str(name) for name, *_ in [*rows, *means])])
-    heads = "".join(f"{head:>11}" for head in ("precision", "recall", "f1-score", "support"))
-    lines = [names[0] + heads]
-    for name, (_, *measures, support) in zip(names[1:], [*rows, *means], strict=True):
-        cells = [x if isinstance(x, str) else f"{x:.4f}" for x in measures]
-        numbers = "".join(f"{cell:>11}" for cell in [*cells, f"{support:,}"])
-        lines.append(name + numbers)
+def _row(name: str, found: Measures) -> Row:
+    shares = (found.precision, found.recall, found.f1)
+    cells = [f"{share:.4f}" for share in shares]
+    cells.append(f"{found.support:,}")
+    return Row(name, cells)
+
+
+def _report(classes: Sequence[Label], of_classes: Sequence[Measures], means: Sequence[Row]) -> str:
+    """Lines of text: the measures of each class, and their means."""
+    pairs = zip(classes, of_classes, strict=True)
+    rows = [_row(str(label), found) for label, found in pairs]
+    lines = _grid(HEADS, rows + list(means))
     lines.insert(1 + len(rows), "")
     return "\n".join(lines)
 
 
-def _grid(names: Sequence[str], heads: Sequence[str], counts: np.ndarray) -> list[str]:
-    """Lines of text: counts with names of the rows and of the columns; a dot is 0."""
-    columns = [pad_all(["", *names])]
-    for head, column in zip(heads, counts.T.tolist(), strict=True):
-        cells = [head, *(str(count) if count else "." for count in column)]
+def _grid(heads: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """Lines of text: the names of columns, and the rows, whose cells are aligned at the right."""
+    names = [""]
+    names.extend(row.name for row in rows)
+    lines = pad_all(names)
+    for k, head in enumerate(heads):
+        cells = [head]
+        cells.extend(row.cells[k] for row in rows)
         width = 2 + max(len(cell) for cell in cells)
-        columns.append([cell.rjust(width) for cell in cells])
-    return ["".join(row) for row in zip(*columns, strict=True)]
+        lines = [line + cell.rjust(width) for line, cell in zip(lines, cells, strict=True)]
+    return lines

@@ -139,6 +139,14 @@ def test_several_labels_are_written_with_their_separator(several, capsys):
     assert any(line.startswith("art+tech  ") for line in printed.splitlines())
 
 
+@pytest.mark.parametrize("labels", ["art", "art+tech", "tech + art"])
+def test_predict_recognises_lines_with_several_labels(several, tmp_path, labels):
+    (tmp_path / "texts").write_text(f"a goal\ta+b\nand this\t{labels}\n", encoding="utf-8")
+    files = [f"--input={tmp_path / 'texts'}", f"--output={tmp_path / 'classes'}"]
+    with pytest.raises(UserError, match=r"texts:2: .*labelled.*evaluate"):
+        run_finetune.main(["predict", f"--model_dir={several / 'model'}", *files])
+
+
 def test_labels_that_contain_the_separator_are_written_as_json(tmp_path, capsys):
     rows = [{"text": "a b", "labels": ["x|y"]}, {"text": "c d", "labels": []}]
     lines = "".join(f"{json.dumps(row)}\n" for row in rows)
