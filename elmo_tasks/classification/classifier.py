@@ -268,7 +268,9 @@ class Classifier(Task[ClassifierSettings, Text, np.ndarray]):
             return Batch(rows, labels)
         sides = zip(*[text.all_tokens for text in examples], strict=True)
         tokens = list(chain.from_iterable(sides))
-        return Batch(rows, labels, self.ngrams.vectors(tokens))
+        shape = (len(tokens), self.network.n_ngrams)
+        ngrams = sparse.csr_matrix(self.ngrams.vectors(tokens), shape=shape)
+        return Batch(rows, labels, ngrams)
 
     @cached_property
     def ngrams(self) -> NGrams:

@@ -1,4 +1,5 @@
 """N-grams of texts, weighted by tf-idf, which a linear classifier counts beside ELMo's vectors.
+An exported classifier takes this module along: it needs only NumPy.
 
 Of words: single ones, and pairs of neighbours. Of characters: in Chinese one to three neighbours,
 in other languages two to five of a word with a space at either end. Case does not matter.
@@ -10,10 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from elmo_core.text.tokenise import CHINESE
 
@@ -92,6 +92,18 @@ def is_entry(value: Any) -> bool:
     return kind in KINDS["both"] and isinstance(name, str) and type(n) is int and n >= 1
 
 
+class TfIdf(NamedTuple):
+    """The tf-idf of n texts, as `scipy.sparse.csr_matrix` takes it.
+
+    values: float32, of all texts' n-grams, text by text. columns: the numbers of these n-grams.
+    starts: where the values of each text begin, and where the last end (n + 1,).
+    """
+
+    values: np.ndarray
+    columns: np.ndarray
+    starts: np.ndarray
+
+
 class NGrams:
     """Makes sparse vectors of texts.
 
@@ -109,29 +121,22 @@ class NGrams:
             self.ids.setdefault(kind, {})[name] = k
         self.split = {kind: split[kind] for kind in self.ids}
 
-    def vectors(self, texts: Sequence[Sequence[str]]) -> sparse.csr_matrix:
-        """The tf-idf (n, V) of texts, float32. Each row has length 1, or no n-grams."""
-        shape = (len(texts), len(self.idf))
-        total = sparse.csr_matrix(shape, dtype=np.float32)
-        for kind in self.ids:
-            total = total + self._of_kind(texts, kind)
-        return total * np.float32(1 / np.sqrt(len(self.ids)))
-
-    def _of_kind(self, texts: Sequence[Sequence[str]], kind: str) -> sparse.csr_matrix:
-        """The tf-idf of n-grams of one kind: each row has length 1, or no such n-grams."""
-        ids = self.ids[kind]
-        columns = []
-        counts = []
-        starts = [0]
+    def vectors(self, texts: Sequence[Sequence[str]]) -> TfIdf:
+        """The vectors of texts. Each has length 1, to which all kinds contribute the same."""
+        columns: list[int] = []
+        counts: list[int] = []
+        ends = [0]  # of each text's n-grams of each kind
         for tokens in texts:
-            known = Counter(filter(ids.__contains__, self.split[kind](tokens)))
-            columns += [ids[name] for name in known]
-            counts += known.values()
-            starts.append(len(columns))
+            for kind, ids in self.ids.items():
+                known = Counter(filter(ids.__contains__, self.split[kind](tokens)))
+                columns += [ids[name] for name in known]
+                counts += known.values()
+                ends.append(len(columns))
         numbers = np.array(columns, np.int32)
         values = (1 + np.log(np.array(counts, np.float32))) * self.idf[numbers]
-        shape = (len(texts), len(self.idf))
-        matrix = sparse.csr_matrix((values, numbers, starts), shape)
-        squares = matrix.multiply(matrix).sum(axis=1)
-        scales = 1 / np.sqrt(np.maximum(np.asarray(squares).ravel(), 1e-12))
-        return sparse.diags(scales.astype(np.float32)) @ matrix
+        sizes = np.diff(ends)
+        parts = np.repeat(np.arange(len(sizes)), sizes)  # the text and kind of each value
+        squares = np.bincount(parts, values**2, minlength=len(sizes))
+        scales = 1 / np.sqrt(len(self.ids) * squares[parts])
+        starts = np.array(ends[:: len(self.ids)], np.int32)
+        return TfIdf(values * scales.astype(np.float32), numbers, starts)

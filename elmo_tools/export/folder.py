@@ -93,8 +93,8 @@ def _readme(network: Network, source: str, versions: str, graph: str, has_cards:
         versions=versions,
         lines=network.lines,
         packages=PACKAGES.get(language, ""),
-        inputs=_table(network.inputs),
-        outputs=_table(network.outputs),
+        inputs=_table(network.inputs, ["type", "shape", "meaning"]),
+        outputs=_table(network.outputs, ["shape", "meaning"]),
         licence=licence,
         graph=graph,
         reads=GRAPHS[graph],
@@ -130,10 +130,12 @@ def _programs(names: Iterable[str]) -> dict[str, str]:
     return files
 
 
-def _table(arrays: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the rows of a table of inputs or outputs."""
+def _table(arrays: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """Return the rows of a table of inputs or outputs: their names, and these of their entries."""
     rows = []
     for name, spec in arrays.items():
-        shape = ", ".join(str(n) for n in spec["shape"])
-        rows.append(f"| `{name}` | ({shape}) | {spec['meaning']} |")
+        sizes = ", ".join(str(n) for n in spec["shape"])
+        shape = f"({sizes},)" if len(spec["shape"]) == 1 else f"({sizes})"
+        cells = [shape if column == "shape" else spec[column] for column in columns]
+        rows.append(f"| {' | '.join([f'`{name}`', *cells])} |")
     return "\n".join(rows)

@@ -1,10 +1,13 @@
 """The networks that can be exported: ELMo with its vectors; trained tasks with their answers.
 
 Letters: B sentences, T tokens of the longest, W of jieba's words of the longest, P projection,
-F numbers of an input vector, K labels or classes.
+F numbers of an input vector, K labels or classes, N n-grams of the text with most, V of all texts.
 """
 
+import json
+import operator
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -26,14 +29,23 @@ from elmo_tools.export.trained_bilm import TrainedBiLM, byte_input, word_input
 # The first axes of an input: of tokens, or of jieba's words of sentences of characters.
 TOKEN_AXES = ("B", "T")
 WORD_AXES = ("B", "W")
+NGRAM_AXES = ("B", "N")
+# The inputs of a classifier's n-grams.
+NGRAMS = "ngrams"
+TFIDF = "tfidf"
+
+
+def lengths_input(rows: str) -> dict[str, Any]:
+    """Return the entry in inputs.json of the lengths of rows, such as "tokens"."""
+    return {"type": "int64", "shape": ["B"], "meaning": f"number of {rows} of each sentence"}
 
 
 class Network:
     """A network to export.
 
-    inputs, outputs: the entries of inputs.json, by name; every network also has the input
-    `lengths`. settings: of the trained model, for predict.py; "task" and "lang" in all. files: that
-    it reads, by name. lines: what a line of standard input contains.
+    inputs, outputs: the entries of inputs.json, by name. settings: of the trained model, for
+    predict.py; "task" and "lang" in all. files: that it reads, by name. lines: what a line of
+    standard input contains.
     """
 
     lines: str = "a sentence"
@@ -42,9 +54,13 @@ class Network:
     settings: dict[str, Any]
     files: dict[str, str]
 
-    def build(self, batch: Sentences) -> Sequence[Array]:
+    def build(self, ops: PaddleGraph) -> Sequence[Array]:
         """Build the outputs."""
         raise NotImplementedError
+
+    def sentences(self, ops: PaddleGraph) -> Sentences:
+        """Build the inputs of tokens."""
+        return Sentences(ops, self.inputs_of(TOKEN_AXES))
 
     def inputs_of(self, axes: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return the inputs with these axes."""
@@ -52,8 +68,7 @@ class Network:
 
     def add_to(self, ops: PaddleGraph) -> None:
         """Build the network in a graph."""
-        arrays = self.build(Sentences(ops, self.inputs_of(TOKEN_AXES)))
-        for (name, spec), x in zip(self.outputs.items(), arrays, strict=True):
+        for (name, spec), x in zip(self.outputs.items(), self.build(ops), strict=True):
             ops.output(name, x, spec["shape"])
 
 
@@ -64,7 +79,7 @@ class EmbedderNetwork(Network):
 
     def __init__(self, bilm: BiLM, vocabulary: Vocabulary | None, choice: LayerChoice):
         self.elmo = TrainedBiLM(bilm, vocabulary, choice, TOKEN_AXES)
-        self.inputs = self.elmo.inputs
+        self.inputs = {**self.elmo.inputs, "lengths": lengths_input("tokens")}
         self.files = self.elmo.files
         shape = [*TOKEN_AXES, 2 * bilm.config.projection_dim]
         meaning = "forward and backward; zero at padding"
@@ -75,10 +90,11 @@ class EmbedderNetwork(Network):
         self.outputs = {"vectors": {"shape": shape, "meaning": meaning}}
         self.settings = {"task": "elmo", "lang": "none"}
 
-    def build(self, batch: Sentences) -> list[Array]:
+    def build(self, ops: PaddleGraph) -> list[Array]:
+        batch = self.sentences(ops)
         layers = [batch.masked(layer) for layer in self.elmo.layers(batch)]
         if self.elmo.choice.how == "each":
-            return [batch.ops.stack(layers, axis=0)]
+            return [ops.stack(layers, axis=0)]
         return layers
 
 
@@ -130,12 +146,16 @@ class TaskNetwork(Network):
         if inputs.characters:
             self.inputs["learnt_characters"] = byte_input(TOKEN_AXES)
         if self.axes == WORD_AXES:
+            self.inputs["word_lengths"] = lengths_input("words")
             self.inputs["word_index"] = {
+                "type": "int64",
                 "shape": list(TOKEN_AXES),
                 "padding": 0,
                 "meaning": "index b * W + w of each token's word, "
                 "of W words in the longest sentence",
             }
+        if self.inputs_of(TOKEN_AXES):
+            self.inputs["lengths"] = lengths_input("tokens")
 
     def add_table(self, name: str, lines: Sequence[Any]) -> None:
         """Add the file NAME.txt."""
@@ -248,12 +268,13 @@ class TaggerNetwork(TaskNetwork):
             self.settings["whole"] = tagger.piece_splitter.whole
             self.add_table("pieces", sorted(tagger.piece_splitter.known))
 
-    def build(self, batch: Sentences) -> list[Array]:
+    def build(self, ops: PaddleGraph) -> list[Array]:
+        batch = self.sentences(ops)
         x, elmo = self.vectors(batch)
         x = trained_layers.recurrent(batch, x, self.network.recurrent)
         if elmo is not None:
-            x = batch.ops.concat([x, elmo], axis=2)
-        return [trained_layers.linear(batch.ops, x, self.network.emission)]
+            x = ops.concat([x, elmo], axis=2)
+        return [trained_layers.linear(ops, x, self.network.emission)]
 
 
 class ClassifierNetwork(TaskNetwork):
@@ -261,7 +282,6 @@ class ClassifierNetwork(TaskNetwork):
 
     def __init__(self, classifier: Classifier):
         super().__init__(classifier, ["max_seq_len"])
-        max_seq_len = classifier.settings.max_seq_len
         self.pairs = classifier.parts["pairs"]
         self.settings["pairs"] = self.pairs
         self.settings["labels"] = classifier.labels
@@ -272,21 +292,54 @@ class ClassifierNetwork(TaskNetwork):
             self.settings["label_separator"] = classifier.label_separator
         if self.pairs:
             self.lines = "two texts, separated by a tab"
-            rows = "; of the inputs' 2B texts, those of a pair are B rows apart"
         else:
             self.lines = "a text"
-            rows = ""
+        meaning = "of `labels` in `settings`"
+        if self.network.output is not None:
+            if self.pairs:
+                meaning += "; of the inputs' 2B texts, those of a pair are B rows apart"
+            meaning += f"; pass the first {self.settings['max_seq_len']} tokens of a text"
         self.outputs = {
-            "probabilities": {
-                "shape": ["B", len(classifier.labels)],
-                "meaning": f"of `labels` in `settings`{rows}; "
-                f"pass the first {max_seq_len} tokens of a text",
-            }
+            "probabilities": {"shape": ["B", len(classifier.labels)], "meaning": meaning}
         }
+        if self.network.n_ngrams:
+            self._add_ngrams(classifier)
 
-    def build(self, batch: Sentences) -> list[Array]:
-        ops = batch.ops
+    def _add_ngrams(self, classifier: Classifier) -> None:
+        """Add the inputs of n-grams, and their table."""
+        meaning = f"place of each n-gram in {NGRAMS}.json, from 0"
+        if self.pairs:
+            n = self.network.n_ngrams
+            meaning += f"; of a pair's [a; b; |a - b|; a * b], plus 0, {n}, {2 * n} or {3 * n}"
+        self.inputs[NGRAMS] = {
+            "type": "int64",
+            "shape": list(NGRAM_AXES),
+            "padding": 0,
+            "table": f"{NGRAMS}.json",
+            "meaning": meaning,
+        }
+        self.inputs[TFIDF] = {
+            "type": "float32",
+            "shape": list(NGRAM_AXES),
+            "padding": 0,
+            "meaning": "its tf-idf in the whole text",
+        }
+        table = {"texts": classifier.parts["ngram_texts"], "ngrams": classifier.parts["ngrams"]}
+        self.files[f"{NGRAMS}.json"] = json.dumps(table, ensure_ascii=False) + "\n"
+
+    def build(self, ops: PaddleGraph) -> list[Array]:
+        logits = []
+        if self.network.output is not None:
+            logits.append(self._logits_of_vectors(ops))
+        if self.network.n_ngrams:
+            logits.append(self._logits_of_ngrams(ops))
+        total = reduce(operator.add, logits)
+        return [ops.sigmoid(total) if self.multi_label else ops.softmax(total)]
+
+    def _logits_of_vectors(self, ops: PaddleGraph) -> Array:
+        """Build what the vectors of tokens contribute to the logits (B, K)."""
         network = self.network
+        batch = self.sentences(ops)
         x, _ = self.vectors(batch)
         if not network.inputs.pool:
             x = trained_layers.text_vectors(batch, x, network.head)  # (B, H)
@@ -296,8 +349,19 @@ class ClassifierNetwork(TaskNetwork):
             x = ops.concat([a, b, difference, a * b], axis=1)
         if network.hidden:
             x = ops.tanh(trained_layers.linear(ops, x, network.hidden))
-        logits = trained_layers.linear(ops, x, network.output)
-        return [ops.sigmoid(logits) if self.multi_label else ops.softmax(logits)]
+        return trained_layers.linear(ops, x, network.output)
+
+    def _logits_of_ngrams(self, ops: PaddleGraph) -> Array:
+        """Build what the n-grams contribute to the logits (B, K)."""
+        numbers, tfidf = [
+            ops.input(name, spec["shape"], spec["type"])
+            for name, spec in self.inputs_of(NGRAM_AXES).items()
+        ]
+        table = ops.weight(self.network.ngram_weights.numpy())
+        rows = ops.size(tfidf, 0)
+        sums = ops.product(ops.reshape(tfidf, [rows, 1, -1]), ops.lookup(table, numbers))
+        sums = ops.reshape(sums, [rows, -1])  # (B, 1, K)
+        return sums + ops.weight(self.network.ngram_bias.numpy())
 
 
 class ParserNetwork(TaskNetwork):
@@ -323,9 +387,9 @@ class ParserNetwork(TaskNetwork):
                 "meaning": "scores of the `tags` in `settings`",
             }
 
-    def build(self, batch: Sentences) -> list[Array]:
-        ops = batch.ops
+    def build(self, ops: PaddleGraph) -> list[Array]:
         network = self.network
+        batch = self.sentences(ops)
         x, _ = self.vectors(batch)
         x = trained_layers.recurrent(batch, x, network.recurrent)
         root = network.root.numpy()

@@ -34,6 +34,7 @@ WORDS = "words"
 def byte_input(axes: Sequence[str], columns: int = MAX_CHARS) -> dict[str, Any]:
     """Return the entry in inputs.json of tokens as bytes."""
     return {
+        "type": "int64",
         "shape": [*axes, columns],
         "padding": 261,
         "meaning": "its bytes + 1 between 259 and 260, then 261",
@@ -43,6 +44,7 @@ def byte_input(axes: Sequence[str], columns: int = MAX_CHARS) -> dict[str, Any]:
 def word_input(table: str, axes: Sequence[str], unknown: int) -> dict[str, Any]:
     """Return the entry in inputs.json of tokens as line numbers in a table of words."""
     return {
+        "type": "int64",
         "shape": list(axes),
         "padding": 0,
         "table": table,
@@ -72,6 +74,7 @@ class TrainedBiLM:
             table = f"{CHARACTERS}.json"
             self.files[table] = json.dumps(ids, ensure_ascii=False) + "\n"
             self.inputs[CHARACTERS] = {
+                "type": "int64",
                 "shape": [*axes, MAX_CHARS],
                 "padding": ids[CodePoints.PAD],
                 "table": table,

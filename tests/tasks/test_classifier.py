@@ -541,8 +541,11 @@ def test_a_linear_classifiers_logits_equal_numpy(small_weights, elmo, is_pair):
             vectors.append(np.array(rows))
         expected += combined(*vectors) @ network.output.weight.numpy()
         expected += network.output.bias.numpy()
-    counted = [classifier.ngrams.vectors(side).toarray().astype(np.float64) for side in sides]
-    expected += combined(*counted) @ network.ngram_weights.numpy() + network.ngram_bias.numpy()
+    counted = classifier.collate(examples).ngrams.toarray().astype(np.float64)
+    expected += (
+        combined(*np.split(counted, len(sides))) @ network.ngram_weights.numpy()
+        + network.ngram_bias.numpy()
+    )
     with paddle.no_grad():
         network.eval()
         logits = network(classifier.collate(examples)).numpy()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from elmo_tasks.classification import ngrams
@@ -18,7 +19,9 @@ CHINESE = [["房间", "很", "安静"], ["不", "安静", "WiFi"], ["好"]]
 
 def vectors(texts, kinds, lang="en", given=None):
     entries = count(texts, kinds, lang)
-    return NGrams(entries, len(texts), lang).vectors(given or texts).toarray(), entries
+    given = given or texts
+    found = NGrams(entries, len(texts), lang).vectors(given)
+    return csr_matrix(found, shape=(len(given), len(entries))).toarray(), entries
 
 
 def test_words_are_those_of_scikit_learn():

@@ -19,9 +19,9 @@ from elmo_tools.export import folder as export_folder
 
 
 @pytest.fixture(scope="module")
-def heads(tmp_path_factory):
-    """A folder with trained classifiers: of tokens, of raw texts and pairs."""
-    folder = tmp_path_factory.mktemp("heads")
+def classifiers(tmp_path_factory):
+    """A folder with trained classifiers, by the names of `CLASSIFIERS`."""
+    folder = tmp_path_factory.mktemp("classifiers")
     generator = random.Random(3)
     model = tiny.save(tiny.random_bilm(scale=1.0), folder / "elmo")
     rows = [
@@ -33,29 +33,34 @@ def heads(tmp_path_factory):
     )
     pairs = ["text_a\ttext_b\tlabel", *(f"{text}\tthe bank\t{label}" for text, label in rows)]
     (folder / "pairs.tsv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
-    quick = [
-        "--device=cpu",
-        "--epochs=1",
-        "--hidden_dim=6",
-        "--lang=none",
-        f"--init_from_ckpt={model}",
-    ]
-    for name, file, more in (
-        ("texts", "texts", ["--head=lstm"]),
-        ("raw texts", "texts", ["--head=lstm", "--lang=en", "--max_seq_len=9"]),
-        ("raw pairs", "pairs", ["--head=lstm", "--lang=en", "--max_seq_len=9", "--head_dim=5"]),
-    ):
+    topics = ["text\tlabel", *(f"{text}\t{label}|any" for text, label in rows), "the\t"]
+    (folder / "topics.tsv").write_text("\n".join(topics) + "\n", encoding="utf-8")
+    for name, (file, flags) in CLASSIFIERS.items():
         files = [f"--{part}_file={folder / file}.tsv" for part in ("train", "dev", "test")]
-        run_finetune.main([*quick, *files, *more, f"--save_dir={folder / f'head of {name}'}"])
+        defaults = ["--device=cpu", "--lang=en", f"--init_from_ckpt={model}"]
+        run_finetune.main([*defaults, *files, *flags, f"--save_dir={folder / name}"])
     return folder
 
 
+# The data of classifiers, and their flags.
+CLASSIFIERS = {
+    "texts": ("texts", ["--max_seq_len=9"]),
+    "texts without ELMo": ("texts", ["--init_from_ckpt=none"]),
+    "pairs": ("pairs", ["--max_seq_len=9"]),
+    "lists of labels": ("topics", ["--label_separator=|"]),
+    "pairs for an LSTM": (
+        "pairs",
+        ["--head=lstm", "--max_seq_len=9", "--epochs=1", "--hidden_dim=6", "--head_dim=5"],
+    ),
+}
 JIEBA = {"unit": "jieba", "lang": "characters", "user_dict": ["很的 1000000"]}
 LAC = {"scheme": "lac", "lang": "zh", "elmo": False, "pieces": ["银行", "河", "苹果", "的"]}
 TAGGERS = {"tagger": {}, "lac": LAC, "jieba": JIEBA}
 
 
-def predicted(kind: str, lines: list[str], tmp_path: Path, heads: Path) -> tuple[Path, list[dict]]:
+def predicted(
+    kind: str, lines: list[str], tmp_path: Path, classifiers: Path
+) -> tuple[Path, list[dict]]:
     """The folder of a trained model, and what it predicts for the lines."""
     file = tmp_path / "lines"
     output = tmp_path / "output"
@@ -66,26 +71,29 @@ def predicted(kind: str, lines: list[str], tmp_path: Path, heads: Path) -> tuple
         model = tmp_path / "tagger"
     else:
         script = run_finetune
-        model = heads / f"head of {kind}"
+        model = classifiers / kind
     flags = [f"--input={file}", f"--output={output}", "--output_format=json"]
     script.main(["predict", f"--model_dir={model}", *flags])
     return model, [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize("kind", ["tagger", "lac", "jieba", "raw texts", "raw pairs"])
-def test_the_programs_answer_raw_lines_without_this_project(tmp_path, heads, runtime, kind):
+@pytest.mark.parametrize("kind", [*TAGGERS, *CLASSIFIERS])
+def test_the_programs_answer_raw_lines_without_this_project(tmp_path, classifiers, runtime, kind):
     lines = raw_lines(70, tiny.WORDS[3:])
     folder = tmp_path / "exported"
     if kind in ("lac", "jieba"):
         lines = raw_lines(70, ["银行", "河流", "苹果", "很", "的", "Ａ１"], "")
-    elif kind == "raw pairs":
+    elif kind.startswith("pairs"):
         first = raw_lines(90, ["the", "river"])[20:]
         lines = [f"{a}\t{b}" for a, b in zip(first, lines, strict=True)]
-    model, expected = predicted(kind, lines, tmp_path, heads)
+    model, expected = predicted(kind, lines, tmp_path, classifiers)
     onnx = ["--onnx"] if runtime == "run_onnx" else []
     export_model.main([str(model), f"--output={folder}", *onnx])
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    # Neither this project nor SciPy, which NumPy and the runtimes do not bring.
+    (tmp_path / "missing").mkdir()
+    (tmp_path / "missing" / "scipy.py").write_text("raise ImportError('scipy')", encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "missing")}
     options = {
         "cwd": folder,
         "env": environment,

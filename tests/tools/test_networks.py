@@ -1,6 +1,7 @@
 """Exported taggers, classifiers and parsers: their answers are the models'."""
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from exporting import RUNTIMES, random_tagger, random_weights, raw_lines
 
 import export_model
 from elmo_core.messages import UserError
+from elmo_tasks.classification import ngrams
 from elmo_tasks.classification.classifier import Classifier
 from elmo_tasks.classification.heads import HEADS
 from elmo_tasks.classification.settings import ClassifierSettings
@@ -70,10 +72,30 @@ def test_a_tagger_of_jiebas_words(export, tmp_path, runtime, settings):
     assert [exported.label_ids([sentence])[0] for sentence in sentences] == expected
 
 
+# N-grams, and the numbers of texts with them.
+CHARACTERS = [
+    ("characters", " th", 5),
+    ("characters", "an", 2),
+    ("characters", "苹果", 3),
+    ("characters", "果很", 1),
+]
+BOTH = [
+    ("words", "the", 6),
+    ("words", "bank", 3),
+    ("words", "river bank", 1),
+    ("words", "of the", 2),
+    *CHARACTERS,
+]
+
+
 def random_classifier(
-    folder: Path, pairs: bool = False, multi_label: bool = False, **settings
+    folder: Path,
+    pairs: bool = False,
+    multi_label: bool = False,
+    ngrams: Sequence[ngrams.Entry] | None = None,
+    **settings,
 ) -> Classifier:
-    """A classifier with random weights, and classes a to c."""
+    """A classifier with random weights, and the classes a, b and 3."""
     elmo = tiny.save(tiny.random_bilm(), folder / "elmo")
     defaults = {"lang": "none", "hidden_dim": 6, "head_dim": 5, "elmo": elmo, "max_seq_len": 20}
     settings = ClassifierSettings(**{**defaults, **settings})
@@ -83,6 +105,8 @@ def random_classifier(
         "threshold": None,
         "pairs": pairs,
         "words": ["the"] if settings.word_dim else None,
+        "ngrams": ngrams,
+        "ngram_texts": 7,
     }
     classifier = Classifier.create(settings, parts, "cpu")
     random_weights(classifier.network, "inputs.elmo.bilm")
@@ -103,6 +127,13 @@ def random_classifier(
         {"head": "lstm", "layers": "top", "hidden_dim": 0},
         {"head": "mean", "word_dim": 3, "char_cnn": True},
         {"head": "mean", "multi_label": True},
+        {"ngrams": BOTH},
+        {"ngrams": BOTH, "pairs": True, "max_seq_len": 3},
+        {"ngrams": BOTH, "multi_label": True, "max_seq_len": 3},
+        {"ngrams": BOTH, "elmo": None},
+        {"ngrams": BOTH, "elmo": None, "pairs": True},
+        {"ngrams": BOTH, "elmo_trainable": True, "layers": "mix"},
+        {"ngrams": CHARACTERS, "elmo": None, "lang": "zh"},
     ],
 )
 def test_a_classifier_gives_the_same_probabilities(export, tmp_path, runtime, settings):
@@ -110,28 +141,22 @@ def test_a_classifier_gives_the_same_probabilities(export, tmp_path, runtime, se
     exported = export(tmp_path / "classifier", runtime)
     generator = random.Random(7)
     words = [*tiny.WORDS[3:], "x" * 60]
-    sentences = [generator.choices(words, k=k) for k in (5, 0, 1, 9, 2, 3, 0, 12, 4, 1)]
-    texts = [" ".join(sentence) for sentence in sentences]
+    texts = [" ".join(generator.choices(words, k=k)) for k in (5, 0, 1, 9, 2, 3, 0, 12, 4, 1)]
+    lines = texts
+    given = texts
     if classifier.parts["pairs"]:
-        rows = [[k, k + 5] for k in range(5)]
-        found = classifier.predict_proba([(texts[a], texts[b]) for a, b in rows])
-        lines = [f"{texts[a]}\t{texts[b]}" for a, b in rows]
-    else:
-        rows = [[k] for k in range(10)]
-        found = classifier.predict_proba(texts)
-        lines = texts
+        given = [*zip(texts[:5], texts[5:], strict=True)]
+        lines = ["\t".join(pair) for pair in given]
+    found = classifier.predict_proba(given)
     assert np.ptp(found, axis=0).max() > 0.02
     answers = [values for values, _ in exported.predict(exported.run, lines)]
-    if classifier.parts["multi_label"]:
-        assert [values["labels"] for values in answers] == classifier.predict(lines)
-    else:
-        labels = [classifier.labels[k] for k in found.argmax(axis=1)]
-        assert [values["label"] for values in answers] == labels  # a number stays one
-    np.testing.assert_allclose(exported(sentences), found, atol=1e-5)
-    for row, probabilities in zip(rows, found, strict=True):  # without the others' padding
-        np.testing.assert_allclose(
-            exported([sentences[k] for k in row]), [probabilities], atol=1e-5
-        )
+    key = "labels" if classifier.parts["multi_label"] else "label"
+    assert [values[key] for values in answers] == classifier.predict(given)  # a number stays one
+    for line, values, probabilities in zip(lines, answers, found, strict=True):
+        alone, _ = next(exported.predict(exported.run, [line]))  # without the others' padding
+        for answer in (values, alone):
+            answered = [*answer["probabilities"].values()]
+            np.testing.assert_allclose(answered, probabilities, atol=1e-5)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

@@ -89,7 +89,10 @@ def arrays(sentences: list[list[str]]) -> dict[str, np.ndarray]:
         inputs["word_lengths"] = lengths_of(words)
         longest["W"] = max(1, inputs["word_lengths"].max(initial=0))
     for name, spec in MODEL["inputs"].items():
-        axis, *columns = spec["shape"][1:]
+        axes = spec["shape"][1:]
+        if not axes or axes[0] not in rows:  # a length, or n-grams
+            continue
+        axis, *columns = axes
         shape = [len(sentences), longest[axis], *columns]
         array = np.full(shape, spec["padding"], np.int64)
         for b, row in enumerate(rows[axis]):

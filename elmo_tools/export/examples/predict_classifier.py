@@ -3,14 +3,32 @@
 A line of a classifier of pairs is two texts, separated by a tab.
 """
 
+import json
 from collections.abc import Iterator
+from itertools import pairwise
 
-from model_io import SETTINGS, Run, arrays, tokenise
+import numpy as np
+from model_io import HERE, MODEL, SETTINGS, Run, arrays, tokenise
 
 from elmo_core.messages import UserError
+from elmo_tasks.classification.ngrams import NGrams
 
 # Of each text in an answer.
 NAMES = ("text", "text2")
+# The numbers of a text's n-grams, and their tf-idf.
+Counted = tuple[np.ndarray, np.ndarray]
+
+
+def load_ngrams() -> NGrams | None:
+    """Load the n-grams, if the model reads them."""
+    if "ngrams" not in MODEL["inputs"]:
+        return None
+    path = HERE / MODEL["inputs"]["ngrams"]["table"]
+    table = json.loads(path.read_text(encoding="utf-8"))
+    return NGrams(table["ngrams"], table["texts"], SETTINGS["lang"])
+
+
+NGRAMS = load_ngrams()
 
 
 def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
@@ -25,8 +43,7 @@ def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
         stacked = [first for first, _ in texts] + [second for _, second in texts]
     else:
         stacked = [text for (text,) in texts]
-    sentences = [tokenise(text)[: SETTINGS["max_seq_len"]] for text in stacked]
-    (output,) = run(arrays(sentences))
+    (output,) = run(inputs([tokenise(text) for text in stacked]))
     labels = SETTINGS["labels"]
     names = [str(label) for label in labels]
     for text, row in zip(texts, output, strict=True):
@@ -45,6 +62,51 @@ def predict(run: Run, lines: list[str]) -> Iterator[tuple[dict, str]]:
             separator.join(f"{row[k]:.4f}" for k in predicted),
         ]
         yield values, "\t".join([*columns, *text])
+
+
+def inputs(texts: list[list[str]]) -> dict[str, np.ndarray]:
+    """Return the inputs of texts by name.
+
+    texts: as tokens; of pairs, all first texts before all second ones.
+    """
+    named = {}
+    if "lengths" in MODEL["inputs"]:
+        named.update(arrays([tokens[: SETTINGS["max_seq_len"]] for tokens in texts]))
+    if NGRAMS:
+        named.update(ngram_arrays(texts))
+    return named
+
+
+def ngram_arrays(texts: list[list[str]]) -> dict[str, np.ndarray]:
+    """Return the inputs of n-grams, each (B, N), by name. texts: as of `inputs`."""
+    found = NGRAMS.vectors(texts)
+    rows: list[Counted] = []
+    for start, end in pairwise(found.starts):
+        rows.append((found.columns[start:end], found.values[start:end]))
+    if SETTINGS["pairs"]:
+        n_pairs = len(rows) // 2
+        rows = [combined(a, b) for a, b in zip(rows[:n_pairs], rows[n_pairs:], strict=True)]
+    longest = max([1, *[len(columns) for columns, _ in rows]])
+    shape = (len(rows), longest)
+    ngrams = np.zeros(shape, np.int64)
+    tfidf = np.zeros(shape, np.float32)
+    for k, (columns, values) in enumerate(rows):
+        ngrams[k, : len(columns)] = columns
+        tfidf[k, : len(values)] = values
+    return {"ngrams": ngrams, "tfidf": tfidf}
+
+
+def combined(a: Counted, b: Counted) -> Counted:
+    """Return the n-grams of a pair: [a; b; |a - b|; a * b]."""
+    columns = np.union1d(a[0], b[0])
+    both = np.zeros((2, len(columns)), np.float32)
+    for row, (own, values) in zip(both, (a, b), strict=True):
+        row[np.searchsorted(columns, own)] = values
+    first, second = both
+    parts = [first, second, abs(first - second), first * second]
+    offsets = len(NGRAMS.idf) * np.arange(len(parts))
+    numbers = columns + offsets[:, None]
+    return numbers.ravel(), np.concatenate(parts)
 
 
 def split(line: str) -> list[str]:
