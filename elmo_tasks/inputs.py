@@ -38,6 +38,7 @@ nn = paddle.nn
 # The character CNN that is learnt with the task.
 CHAR_CNN = ELMoConfig(filters=((2, 32), (3, 64), (4, 64)), n_highway=0, projection_dim=160)
 UNIFORM = nn.initializer.Uniform(-0.1, 0.1)
+LEAST_DEVIATION = 0.1  # as a share of a layer's usual one
 BILM = "inputs.elmo."  # prefix of ELMo's weights in a network
 
 
@@ -513,7 +514,11 @@ class TokenInputs(nn.Layer):
             mean = sums / np.maximum(number, 1)
             variance = np.maximum(squares / np.maximum(number, 1) - mean**2, 0)
             part.mean.set_value(mean.astype(np.float32))
-            part.deviation.set_value((np.sqrt(variance) + 1e-6).astype(np.float32))
+            deviation = np.sqrt(variance)
+            # What hardly differs in a few texts must not become huge in another one.
+            usual = np.sqrt(variance.mean(axis=1, keepdims=True))
+            deviation = np.maximum(deviation, LEAST_DEVIATION * usual) + 1e-6
+            part.deviation.set_value(deviation.astype(np.float32))
 
     def penalty(self) -> paddle.Tensor:
         """The penalty on the weights of mixed layers, which pulls these towards equal ones."""
