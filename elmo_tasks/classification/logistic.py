@@ -20,7 +20,7 @@ import numpy as np
 from scipy import linalg, optimize, sparse
 from threadpoolctl import threadpool_limits
 
-MAX_DUAL = 6000  # texts, whose kernel takes 144 MB
+MAX_DUAL = 5000  # texts, whose kernel takes 200 MB
 MAX_STEPS = 300
 TOLERANCE = 1e-6  # of the objective, relative
 PENALTIES = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
@@ -31,6 +31,8 @@ JITTER = 3e-5
 SMALLEST = 1e-6
 SCALES = np.geomspace(0.1, 3, 31)
 N_FOLDS = 5
+FEW = 300  # texts, of which one division into folds tells too little
+DIVISIONS_OF_FEW = 4
 MAX_SEARCH = 2000  # texts that choose the penalties
 N_PARTS = 10  # of many texts, of which one is held out
 
@@ -125,8 +127,8 @@ def _transposed(features: Features) -> Features:
 
 
 def kernel(a: Features, b: Features) -> np.ndarray:
-    """The products (n, m) of texts."""
-    products = a @ b.T
+    """The products (n, m) of texts, in float64: equal texts must have equal ones."""
+    products = a.astype(np.float64) @ b.T.astype(np.float64)
     return products.toarray() if sparse.issparse(products) else products
 
 
@@ -134,7 +136,7 @@ def weighted(kernels: Sequence[np.ndarray], penalties: Sequence[float]) -> np.nd
     """The kernel of several blocks."""
     total = np.zeros_like(kernels[0])
     for products, penalty in zip(kernels, penalties, strict=True):
-        total += products / np.float32(penalty)
+        total += products / penalty
     return total
 
 
@@ -145,9 +147,8 @@ def fit_kernel(products: np.ndarray, loss: Loss) -> tuple[np.ndarray, np.ndarray
     penalty is |U|^2 / 2.
     """
     n_texts = len(products)
-    regular = products.astype(np.float64)
-    mean_square = np.trace(regular) / n_texts
-    regular += (JITTER * mean_square + SMALLEST) * np.eye(n_texts)
+    mean_square = np.trace(products) / n_texts
+    regular = products + (JITTER * mean_square + SMALLEST) * np.eye(n_texts)
     factor = linalg.cholesky(regular, lower=True, overwrite_a=True, check_finite=False)
     factor = factor.astype(np.float32)
     transposed = np.ascontiguousarray(factor.T)
@@ -193,8 +194,8 @@ def _minimise(
 class Choice(NamedTuple):
     """What cross-validation found with some penalties.
 
-    loss: the lowest, of the logits times `scale`. logits: of each text (n, C), not scaled, by a
-    solution for texts of other folds.
+    loss: the lowest, of the logits times `scale`. logits: of each text (n, C), not scaled, by
+    solutions for texts of other folds.
     """
 
     loss: float
@@ -202,11 +203,13 @@ class Choice(NamedTuple):
     logits: np.ndarray
 
 
-def choose(blocks: Sequence[Features], loss: Loss, folds: np.ndarray) -> tuple[list[float], Choice]:
+def choose(
+    blocks: Sequence[Features], loss: Loss, divisions: Sequence[np.ndarray]
+) -> tuple[list[float], Choice]:
     """Choose the penalties with the lowest loss in cross-validation, once that is calibrated.
 
     From the middle of the grid of `PENALTIES`, it goes to the best neighbour while that is better.
-    folds: the number of each text's fold (n,).
+    divisions: into folds, each the number of each text's fold (n,).
     """
     kernels = [kernel(features, features) for features in blocks]
     choices: dict[tuple[int, ...], Choice] = {}
@@ -214,8 +217,9 @@ def choose(blocks: Sequence[Features], loss: Loss, folds: np.ndarray) -> tuple[l
     def loss_at(place: tuple[int, ...]) -> float:
         if place not in choices:
             penalties = [PENALTIES[k] for k in place]
-            logits = cross_validated(kernels, penalties, loss, folds)
-            choices[place] = Choice(*calibrated(logits, loss), logits)
+            logits = [cross_validated(kernels, penalties, loss, folds) for folds in divisions]
+            least, scale = calibrated(logits, loss)
+            choices[place] = Choice(least, scale, np.mean(logits, axis=0))
         return choices[place].loss
 
     best = (START,) * len(blocks)
@@ -250,9 +254,12 @@ def cross_validated(
     return logits
 
 
-def calibrated(logits: np.ndarray, loss: Loss) -> tuple[float, float]:
-    """The lowest loss of scaled logits, and that scale."""
-    losses = [(loss.value(logits * scale), float(scale)) for scale in SCALES]
+def calibrated(logits: Sequence[np.ndarray], loss: Loss) -> tuple[float, float]:
+    """The lowest loss of scaled logits (n, C), the mean over several of these, and the scale."""
+    losses = []
+    for scale in SCALES:
+        total = sum(loss.value(of_all * scale) for of_all in logits)
+        losses.append((total / len(logits), float(scale)))
     return min(losses)
 
 
@@ -303,9 +310,11 @@ def _train(blocks: Sequence[Features], loss: Loss, labels: Sequence[object], see
     if n_texts > MAX_SEARCH:
         n_parts = -(-n_texts // MAX_SEARCH)
         sample = np.flatnonzero(deal(labels, n_parts, seed) == 0)
-    folds = deal([labels[k] for k in sample], N_FOLDS, seed)
     of_sample = [features[sample] for features in blocks]
-    penalties, choice = choose(of_sample, loss.part(sample), folds)
+    sample_labels = [labels[k] for k in sample]
+    n_divisions = DIVISIONS_OF_FEW if n_texts <= FEW else 1
+    divisions = [deal(sample_labels, N_FOLDS, seed + k) for k in range(n_divisions)]
+    penalties, choice = choose(of_sample, loss.part(sample), divisions)
     rows = sample
     logits = choice.logits
     scale = choice.scale
@@ -315,7 +324,7 @@ def _train(blocks: Sequence[Features], loss: Loss, labels: Sequence[object], see
         rest = np.flatnonzero(~is_held_out)
         partial = fit([features[rest] for features in blocks], penalties, loss.part(rest))
         logits = partial.logits([features[rows] for features in blocks])
-        _, scale = calibrated(logits, loss.part(rows))
+        _, scale = calibrated([logits], loss.part(rows))
     linear = fit(blocks, penalties, loss)
     scaled = Linear(
         [weights * np.float32(scale) for weights in linear.weights], linear.bias * np.float32(scale)

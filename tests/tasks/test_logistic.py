@@ -100,6 +100,14 @@ def test_equal_and_empty_texts_have_a_solution():
     )
 
 
+def test_many_equal_texts_have_a_solution(draw):
+    kinds = draw.integers(2, size=1000)
+    blocks = [part[kinds] for part in blocks_of(draw, 2)]
+    loss = Loss(np.eye(2, dtype=np.float32)[kinds], False, np.ones(1000, np.float32))
+    found = train(blocks, loss, [*kinds], seed=0)
+    assert (found.linear.logits(blocks).argmax(axis=1) == kinds).all()
+
+
 def labelled(draw, n: int, noise: float) -> tuple[list, Loss, list[int]]:
     """Texts whose class the first feature tells, with noise; the second block tells nothing."""
     blocks = blocks_of(draw, n)
@@ -131,7 +139,7 @@ def test_held_out_texts_tell_how_good_it_is_on_others(draw, monkeypatch, max_sea
     held_out = (found.logits.argmax(axis=1) == np.array(labels)[found.rows]).mean()
     assert held_out == pytest.approx(accuracy, abs=0.15)
     # Calibrated: no other scale would make the probabilities much better.
-    least, _ = calibrated(logits, loss_of_others)
+    least, _ = calibrated([logits], loss_of_others)
     assert loss_of_others.value(logits) < 1.05 * least
 
 
