@@ -7,13 +7,16 @@
     python run_finetune.py predict --model_dir=model --input=texts.txt
     echo "A good film." | python run_finetune.py predict --model_dir=model
     python run_finetune.py evaluate --model_dir=model --test_file=test.tsv --mistakes=20
+    python run_finetune.py train --train_file=train.tsv --head=attention --elmo_trainable \\
+        --save_dir=tuned
     python run_finetune.py --data_dir=data/polarity --init_from_ckpt=checkpoints/sample
 
-Without a command, the flags are those of `train`. --head says how a text's token vectors become
-one. By default ELMo is frozen: it runs once over the texts, and a head over its layers is trained
-in seconds (`mean`) to minutes. --elmo_trainable then fine-tunes ELMo and the head together. The
-epoch with the highest ROC AUC on --dev_file is saved. --data_dir trains and scores on the published
-split of the sentence polarity dataset; word2vec + bag of words is the baseline.
+Without a command, the flags are those of `train`. By default ELMo is frozen and runs once over the
+texts; a logistic regression reads its vectors and the texts' n-grams. It needs no --dev_file: it
+chooses its penalties, and scores itself, by cross-validation. The other heads are networks, of
+which the epoch with the highest ROC AUC on --dev_file is saved. --elmo_trainable then fine-tunes
+ELMo and the head together. --data_dir trains and scores on the published split of the sentence
+polarity dataset; word2vec + bag of words is the baseline.
 """
 
 import argparse

@@ -20,7 +20,7 @@ class ELMoClassifier(ClassifierMixin, BaseEstimator):
     It classifies texts, or pairs of texts. If several labels can apply to a text, `y` and the
     predictions are an indicator matrix (n, labels), as `MultiLabelBinarizer` makes it.
 
-        cross_val_score(ELMoClassifier(head="mean"), texts, labels, cv=5)
+        cross_val_score(ELMoClassifier(), texts, labels, cv=5)
 
     Its parameters are the fields of `ClassifierSettings`, and `device`. With an `ELMo` layer and
     its cache as `elmo`, vectors are computed once for all folds.

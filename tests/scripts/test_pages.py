@@ -7,6 +7,7 @@ at their end make the model tiny and the run short. Those of the other pages mus
 scripts.
 """
 
+import ast
 import dataclasses
 import gzip
 import importlib
@@ -375,6 +376,24 @@ def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch,
         encoding="utf-8"
     )
     exec(tagger, {})
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")  # matplotlib may have no Chinese font
+@pytest.mark.parametrize("page", ["docs/finetune.md", "docs/finetune_zh.md"])
+def test_the_python_of_classification_does_what_it_says(page, tmp_path, monkeypatch):
+    """Where a comment is a value, that of the code before it."""
+    monkeypatch.chdir(tmp_path)
+    space = {}
+    for block in python_blocks(page):
+        exec(block, space)
+    text = (PROJECT / page).read_text(encoding="utf-8")
+    shown = re.findall(r'^(\w.*?)  # (["\[].*)$', text, re.M)
+    assert len(shown) == 4
+    for code, comment in shown:
+        found = eval(code, space)
+        if isinstance(found, np.ndarray):
+            found = found.round(2).tolist()
+        assert found == ast.literal_eval(re.split(", as |，", comment)[0])
 
 
 @pytest.mark.ranks

@@ -15,6 +15,7 @@ from elmo_core.machine import paddle_compat
 from elmo_core.machine.runtime import paddle
 from elmo_core.messages import UserError
 from elmo_tasks import Classifier, ClassifierSettings
+from elmo_tasks.classification import logistic
 from elmo_tasks.classification.classifier import _warn_once
 
 TOPICS = {
@@ -549,6 +550,26 @@ def test_a_linear_classifiers_logits_equal_numpy(small_weights, elmo, is_pair):
     with paddle.no_grad():
         network.eval()
         logits = network(classifier.collate(examples)).numpy()
+    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("elmo", [True, False])
+def test_the_network_has_the_solution_of_the_regression(small_weights, monkeypatch, elmo):
+    solved = []
+    solve = logistic.train
+
+    def train_and_keep(**arguments):
+        solved.append(solve(**arguments))
+        return solved[0]
+
+    monkeypatch.setattr(logistic, "train", train_and_keep)
+    path = small_weights["char"] if elmo else None
+    classifier = train(TEXTS[:-9], LABELS[:-9], settings=replace(LINEAR, elmo=path))
+    examples = classifier.read((TEXTS[:5], LABELS[:5]))
+    blocks, _ = classifier.regression(examples)
+    expected = solved[0].linear.logits(list(blocks.values()))
+    with paddle.no_grad():
+        logits = classifier.network(classifier.collate(examples)).numpy()
     np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-4)
 
 
