@@ -387,7 +387,7 @@ def make_parts(train: Sequence[Text], settings: ClassifierSettings) -> dict[str,
     ngrams = None
     sides = list(chain.from_iterable(text.all_tokens for text in train))
     if is_linear(settings) and settings.ngrams != "none":
-        ngrams = count_ngrams(sides, settings.ngrams, settings.lang)
+        ngrams = count_ngrams(sides, settings.ngrams, settings.lang, len(labels))
         log.info(f"n-grams: {len(ngrams):,}")
     return {
         "labels": labels,

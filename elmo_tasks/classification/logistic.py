@@ -35,6 +35,7 @@ FEW = 300  # texts, of which one division into folds tells too little
 DIVISIONS_OF_FEW = 4
 MAX_SEARCH = 2000  # texts that choose the penalties
 N_PARTS = 10  # of many texts, of which one is held out
+MOST_REFINED = 20  # labels
 
 Features = np.ndarray | sparse.csr_matrix
 
@@ -208,7 +209,6 @@ def choose(
 ) -> tuple[list[float], Choice]:
     """Choose the penalties with the lowest loss in cross-validation, once that is calibrated.
 
-    From the middle of the grid of `PENALTIES`, it goes to the best neighbour while that is better.
     divisions: into folds, each the number of each text's fold (n,).
     """
     kernels = [kernel(features, features) for features in blocks]
@@ -222,12 +222,17 @@ def choose(
             choices[place] = Choice(least, scale, np.mean(logits, axis=0))
         return choices[place].loss
 
-    best = (START,) * len(blocks)
-    place = None
+    best = descend((START,) * len(blocks), loss_at)
+    return [PENALTIES[k] for k in best], choices[best]
+
+
+def descend(place: tuple[int, ...], loss_at: Callable[[tuple[int, ...]], float]) -> tuple[int, ...]:
+    """From a place on the grid of penalties, go to the best neighbour while that is better."""
+    best = min([place, *_neighbours(place)], key=loss_at)
     while place != best:
         place = best
         best = min([place, *_neighbours(place)], key=loss_at)
-    return [PENALTIES[k] for k in best], choices[best]
+    return best
 
 
 def _neighbours(place: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -278,6 +283,34 @@ def deal(labels: Sequence[object], n_folds: int, seed: int) -> np.ndarray:
     return folds
 
 
+def refine(
+    blocks: Sequence[Features], loss: Loss, penalties: list[float], rows: np.ndarray
+) -> tuple[list[float], Choice]:
+    """Choose penalties for many texts, from those of a sample: by held-out texts, the rows (m,).
+
+    Of many labels, whose solutions take minutes, the sample's penalties are kept.
+    """
+    is_rest = np.ones(len(loss.targets), bool)
+    is_rest[rows] = False
+    rest = np.flatnonzero(is_rest)
+    of_rest = [features[rest] for features in blocks]
+    of_rows = [features[rows] for features in blocks]
+    choices: dict[tuple[int, ...], Choice] = {}
+
+    def loss_at(place: tuple[int, ...]) -> float:
+        if place not in choices:
+            found = fit(of_rest, [PENALTIES[k] for k in place], loss.part(rest))
+            logits = found.logits(of_rows)
+            choices[place] = Choice(*calibrated([logits], loss.part(rows)), logits)
+        return choices[place].loss
+
+    best = tuple(PENALTIES.index(penalty) for penalty in penalties)
+    if loss.targets.shape[1] <= MOST_REFINED:
+        best = descend(best, loss_at)
+    loss_at(best)  # of many labels, nothing has been tried
+    return [PENALTIES[k] for k in best], choices[best]
+
+
 class Trained(NamedTuple):
     """A solution with what is known of it.
 
@@ -295,7 +328,7 @@ def train(blocks: Sequence[Features], loss: Loss, labels: Sequence[object], seed
     """Choose the penalties and solve for all texts; logits are scaled to be calibrated.
 
     Of many texts, a sample of `MAX_SEARCH` chooses the penalties, and a tenth is held out to
-    calibrate. labels: of the texts (n), by which they are dealt out.
+    refine them and to calibrate. labels: of the texts (n), by which they are dealt out.
 
     It computes on one core: the thousands of small products are slower on several that others use,
     and the result is the same on each machine.
@@ -316,15 +349,11 @@ def _train(blocks: Sequence[Features], loss: Loss, labels: Sequence[object], see
     divisions = [deal(sample_labels, N_FOLDS, seed + k) for k in range(n_divisions)]
     penalties, choice = choose(of_sample, loss.part(sample), divisions)
     rows = sample
+    if n_texts > MAX_SEARCH:
+        rows = np.flatnonzero(deal(labels, N_PARTS, seed) == 0)
+        penalties, choice = refine(blocks, loss, penalties, rows)
     logits = choice.logits
     scale = choice.scale
-    if n_texts > MAX_SEARCH:
-        is_held_out = deal(labels, N_PARTS, seed) == 0
-        rows = np.flatnonzero(is_held_out)
-        rest = np.flatnonzero(~is_held_out)
-        partial = fit([features[rest] for features in blocks], penalties, loss.part(rest))
-        logits = partial.logits([features[rows] for features in blocks])
-        _, scale = calibrated([logits], loss.part(rows))
     linear = fit(blocks, penalties, loss)
     scaled = Linear(
         [weights * np.float32(scale) for weights in linear.weights], linear.bias * np.float32(scale)

@@ -18,7 +18,7 @@ import numpy as np
 from elmo_core.text.tokenise import CHINESE
 
 MAX_NGRAMS = 200_000  # of each kind: the most frequent
-MANY_TEXTS = 1000  # of so many, an n-gram must be in two
+MAX_WEIGHTS = 10_000_000  # of each kind: fewer n-grams if there are many labels
 CHINESE_SIZES = (1, 2, 3)
 OTHER_SIZES = (2, 3, 4, 5)
 
@@ -66,21 +66,20 @@ def splitters(lang: str) -> dict[str, Callable[[Sequence[str]], Iterator[str]]]:
     }
 
 
-def count(texts: Sequence[Sequence[str]], kinds: str, lang: str) -> list[Entry]:
+def count(texts: Sequence[Sequence[str]], kinds: str, lang: str, n_labels: int = 2) -> list[Entry]:
     """Count the n-grams of training texts, which are lists of tokens; the most frequent first.
 
     kinds: words, characters or both.
     """
-    least = 2 if len(texts) >= MANY_TEXTS else 1
+    most = min(MAX_NGRAMS, MAX_WEIGHTS // n_labels)
     entries = []
     for kind in KINDS[kinds]:
         split = splitters(lang)[kind]
         counts: Counter[str] = Counter()
         for tokens in texts:
             counts.update(set(split(tokens)))
-        kept = [name for name, n in counts.items() if n >= least]
-        kept.sort(key=lambda name: (-counts[name], name))
-        entries += [(kind, name, counts[name]) for name in kept[:MAX_NGRAMS]]
+        names = sorted(counts, key=lambda name: (-counts[name], name))
+        entries += [(kind, name, counts[name]) for name in names[:most]]
     return entries
 
 
