@@ -29,9 +29,10 @@ from elmo_core.display.surprisal_plot import plot_surprisal
 from elmo_core.encoding import answers
 from elmo_core.encoding.encoder import Encoder, run_sentences
 from elmo_core.encoding.layers import EncodedBatch, EncodingRequest, Layers
-from elmo_core.encoding.pooling import POOLS, pool_tensor
+from elmo_core.encoding.pooling import MEAN, MEAN_MAX, POOLS, pool_tensor
 from elmo_core.encoding.surprisal import Predictor
 from elmo_core.encoding.token_tables import TokenTable
+from elmo_core.encoding.token_weights import SIF, SIFWeights
 from elmo_core.kernels import precision
 from elmo_core.kernels.matmul import chosen_precision, freeze, state_of
 from elmo_core.machine import runtime
@@ -419,6 +420,8 @@ class ELMoEmbedder(Encoder):
     imported TensorFlow Hub module.
     pool: None (one vector per token), or over each sentence's tokens: mean | max | mean_max, both,
     one after the other in each layer.
+    weighting: of the tokens in a mean: None, all the same | sif, smooth inverse frequency (Arora et
+    al. 2017), by the model's vocabulary.
     carry_state: start each row from the final state of the same row in the previous batch, as
     bilm-tf does, with sentences in input order. Every call starts from zero.
     precision: of the operands of large products: float32; bfloat16, faster on processors and GPUs
@@ -437,9 +440,11 @@ class ELMoEmbedder(Encoder):
         carry_state: bool = False,
         progress: bool = True,
         precision: str = "float32",
+        weighting: str | None = None,
     ):
         check_number("batch_size", batch_size, 1, 2**31 - 1, integer=True)
         check_option("pool", pool, (None, *POOLS))
+        check_option("weighting", weighting, (None, SIF))
         check_option("dtype", dtype, ("float32", "float16"))
         self.device = runtime.device_name(device)
         self.precision = chosen_precision(precision, self.device)
@@ -459,6 +464,17 @@ class ELMoEmbedder(Encoder):
             self._set_model(bilm, vocabulary)
         if self._folder:
             freeze(self.bilm.parameters())
+        self.weighting = weighting
+        self._sif_weights = self._make_sif_weights() if weighting else None
+
+    def _make_sif_weights(self) -> SIFWeights:
+        if self.pool not in (MEAN, MEAN_MAX):
+            problem = f"pool={self.pool!r} has no mean that could be weighted"
+            raise UserError(f"weighting='sif': {problem}. Set pool='mean', or weighting=None.")
+        if not self.words:
+            problem = "this model has no vocabulary, which would tell how frequent words are"
+            raise UserError(f"weighting='sif': {problem}. Set weighting=None.")
+        return SIFWeights(self.words)
 
     def _set_model(self, bilm: BiLM, vocabulary: Vocabulary | None) -> None:
         layers = self._layers
@@ -581,13 +597,20 @@ class ELMoEmbedder(Encoder):
 
     def _arrays(self, batch: EncodedBatch, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Return the arrays of a batch, each of `shape`."""
-        arrays = batch.arrays(self.dtype, self.pool)  # each (layers, n, layer_dim)
+        weights = None
+        if self._sif_weights:
+            weights = [self._sif_weights(tokens) for tokens in sentences]
+        arrays = batch.arrays(self.dtype, self.pool, weights)  # each (layers, n, layer_dim)
         if self.choice.how == "concat":
             arrays = [array.swapaxes(0, 1) for array in arrays]
         return [
             array.reshape(self.shape(len(tokens)))
             for array, tokens in zip(arrays, sentences, strict=True)
         ]
+
+    def weight(self, sentence: Sequence[str]) -> float:
+        """Return a sentence's weight in a mean over a text: the sum of those of its tokens."""
+        return float(self._sif_weights(sentence).sum()) if self._sif_weights else len(sentence)
 
     @cached_property
     def words(self) -> list[str]:

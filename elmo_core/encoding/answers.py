@@ -73,8 +73,8 @@ def encode_texts(
         tokens = list(itertools.chain.from_iterable(sentences))
         of_sentences = list(itertools.islice(arrays, len(sentences)))
         if embedder.pool:
-            n_tokens = [max(1, len(sentence)) for sentence in sentences]
-            vectors = pool_parts(np.array(of_sentences), n_tokens, embedder.pool)
+            weights = [embedder.weight(sentence) or 1 for sentence in sentences]
+            vectors = pool_parts(np.array(of_sentences), weights, embedder.pool)
             vectors = vectors.astype(embedder.dtype, copy=False)
         else:
             vectors = np.concatenate(of_sentences, axis=-2)

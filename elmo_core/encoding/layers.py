@@ -100,8 +100,13 @@ class EncodedBatch:
             layers = [pool_tensor(layer, mask, pool) for layer in layers]
         return layers, mask
 
-    def arrays(self, dtype: str, pool: str | None) -> list[np.ndarray]:
-        """Return each sentence's array (layers, n, 2P), or pooled (layers, 1, `pooled_dim`)."""
+    def arrays(
+        self, dtype: str, pool: str | None, weights: Sequence[np.ndarray] | None = None
+    ) -> list[np.ndarray]:
+        """Return each sentence's array (layers, n, 2P), or pooled (layers, 1, `pooled_dim`).
+
+        weights: of each sentence, see `pool_array`.
+        """
         forward, backward, _ = self.packing.token_indices(self.n_tokens)
         layers = [
             (paddle_compat.to_array(left), paddle_compat.to_array(right))
@@ -115,7 +120,8 @@ class EncodedBatch:
                 layer[:, :half] = left[forward[row, :n]]
                 layer[:, half:] = right[backward[row, :n]]
             if pool:
-                array = pool_array(array, pool).astype(dtype, copy=False)
+                of_tokens = weights[row] if weights else None
+                array = pool_array(array, pool, of_tokens).astype(dtype, copy=False)
             arrays.append(array)
         return arrays
 

@@ -40,25 +40,39 @@ def maximum(x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
     return Maximum.apply(x, 1) * mask.max(axis=1)
 
 
-def pool_array(vectors: np.ndarray, pool: str) -> np.ndarray:
-    """Pool the vectors (..., n, D) of n tokens: (..., 1, D). Without tokens, it is zeros."""
+def pool_array(vectors: np.ndarray, pool: str, weights: np.ndarray | None = None) -> np.ndarray:
+    """Pool the vectors (..., n, D) of n tokens: (..., 1, D). Without tokens, it is zeros.
+
+    weights: (n,), of the tokens in the mean, not all 0.
+    """
     *others, n_tokens, dim = vectors.shape
     if not n_tokens:
         return np.zeros((*others, 1, pooled_dim(dim, pool)), vectors.dtype)
     parts = []
     if pool != MAX:
-        parts.append(vectors.mean(axis=-2, keepdims=True))
+        parts.append(_mean(vectors, weights))
     if pool != MEAN:
         parts.append(vectors.max(axis=-2, keepdims=True))
     return np.concatenate(parts, axis=-1)
 
 
-def pool_parts(vectors: np.ndarray, n_tokens: Sequence[int], pool: str) -> np.ndarray:
-    """Pool the pooled vectors (S, ..., D) of a text's S sentences of n_tokens (S,): (..., D)."""
+def _mean(vectors: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """Return the mean over the n tokens of (..., n, D): (..., 1, D)."""
+    if weights is None:
+        return vectors.mean(axis=-2, keepdims=True)
+    return np.average(vectors, axis=-2, weights=weights, keepdims=True)
+
+
+def pool_parts(vectors: np.ndarray, weights: Sequence[float], pool: str) -> np.ndarray:
+    """Pool the pooled vectors (S, ..., D) of a text's S sentences: (..., D).
+
+    weights: (S,), of the sentences in the mean: how many tokens they have, or the sums of their
+    tokens' weights.
+    """
     if pool == MEAN:
-        return np.average(vectors, axis=0, weights=n_tokens)
+        return np.average(vectors, axis=0, weights=weights)
     if pool == MAX:
         return np.max(vectors, axis=0)
     means, maxima = np.split(vectors, 2, axis=-1)
-    parts = [pool_parts(means, n_tokens, MEAN), pool_parts(maxima, n_tokens, MAX)]
+    parts = [pool_parts(means, weights, MEAN), pool_parts(maxima, weights, MAX)]
     return np.concatenate(parts, axis=-1)

@@ -56,6 +56,16 @@ def test_the_gradient_of_equal_tokens_is_not_counted_twice(pool):
     np.testing.assert_allclose(word.grad.numpy(), pooled_dim(DIM, pool) / DIM * np.ones(DIM))
 
 
+def test_weights_are_those_of_the_mean_only():
+    row, weights = ROWS[0], np.array([0.1, 0.9, 0.5, 0.2, 0.3])
+    expected = np.concatenate([weights @ row / weights.sum(), row.max(axis=0)])
+    found = pool_array(row, "mean_max", weights)[0]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    parts = [pool_array(row[part], "mean_max", weights[part])[0] for part in (np.s_[:2], np.s_[2:])]
+    found = pool_parts(np.array(parts), [weights[:2].sum(), weights[2:].sum()], "mean_max")
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
 @pytest.mark.parametrize("pool", POOLS)
 def test_a_text_is_pooled_as_its_sentences_together(pool):
     sentences = [row for row in ROWS if len(row)]
