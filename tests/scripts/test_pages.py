@@ -331,7 +331,7 @@ def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch,
     checkpoint.write_names(readers_folder / "checkpoints" / "sample", {"final": 7})
     flags = "--init_from_ckpt=checkpoints --device=cpu --input=sentences.txt --output=vectors.hdf5"
     run_embed.main(flags.split())
-    ready, encoding, network, _, own, published, reading, similar, tagger = [
+    ready, encoding, network, _, own, published, reading, similar, of_texts, tagger = [
         block
         for page in ("README.md", "docs/embedding.md", "LAC_demo/README.md")
         for block in python_blocks(page)
@@ -372,9 +372,10 @@ def test_the_python_of_the_readme_does_what_it_says(readers_folder, monkeypatch,
     )
     space["file"].close()
     exec(similar, space)
-    assert f"# {capsys.readouterr().out}" in (PROJECT / "docs/embedding.md").read_text(
-        encoding="utf-8"
-    )
+    page = (PROJECT / "docs/embedding.md").read_text(encoding="utf-8")
+    assert f"# {capsys.readouterr().out}" in page
+    exec(of_texts, space)
+    assert f"# {capsys.readouterr().out}" in page and space["cosines"].shape == (10, 10)
     exec(tagger, {})
 
 
