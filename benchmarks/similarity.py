@@ -72,19 +72,20 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def read_pairs(path: Path) -> Pairs:
     disk.check_input(path, "pairs of texts")
-    pairs = Pairs([], [], np.zeros(0))
+    first = []
+    second = []
     scores = []
     for number, line in enumerate(read_lines(path), 1):
         fields = line.split("\t")
         if len(fields) != 3 or not is_number(fields[1]):
             expected = "text<TAB>score<TAB>text"
             raise UserError(f"{path}:{number}: found {line!r:.60}, expected {expected}.")
-        pairs.first.append(fields[0])
-        pairs.second.append(fields[2])
+        first.append(fields[0])
+        second.append(fields[2])
         scores.append(float(fields[1]))
     if len(set(scores)) < 2:
         raise UserError(f"{path}: found {len(set(scores))} scores, expected two or more.")
-    return pairs._replace(scores=np.array(scores))
+    return Pairs(first, second, np.array(scores))
 
 
 def is_number(text: str) -> bool:
