@@ -4,7 +4,9 @@ A pair of texts a and b becomes [a; b; |a - b|; a * b] after the head. The head 
 means of the inputs, which are computed once if they are fixed.
 
 The head `linear` reads their means and maxima, and has no layer of tanh. It adds a weight for each
-n-gram of a text, times the n-gram's tf-idf; a pair's n-grams become four vectors, too.
+n-gram of a text, times the n-gram's tf-idf. A pair's n-grams become four vectors, too, and their
+similarity, the sum of a * b: how much two texts have in common tells more than what it is, above
+all of few pairs.
 
 Letters: B texts, T tokens, D dimensions of the inputs, H of the head, V n-grams. Pairs are stacked,
 all first texts before all second ones: 2B rows.
@@ -42,11 +44,17 @@ class Batch:
 
 
 def combined_ngrams(ngrams: sparse.csr_matrix) -> sparse.csr_matrix:
-    """The n-grams of pairs (B, 4V) of those of their texts (2B, V): [a; b; |a - b|; a * b]."""
+    """The n-grams of pairs (B, 4V + 1) of those of their texts (2B, V).
+
+    They are [a; b; |a - b|; a * b; sum of a * b]. The last one is the cosine: the vectors of
+    texts have length 1.
+    """
     n_pairs = ngrams.shape[0] // 2
     a = ngrams[:n_pairs]
     b = ngrams[n_pairs:]
-    return sparse.hstack([a, b, abs(a - b), a.multiply(b)], format="csr")
+    product = a.multiply(b)
+    cosine = sparse.csr_matrix(product.sum(axis=1), dtype=np.float32)
+    return sparse.hstack([a, b, abs(a - b), product, cosine], format="csr")
 
 
 class ClassifierNetwork(nn.Layer):
@@ -78,7 +86,7 @@ class ClassifierNetwork(nn.Layer):
         self.output = nn.Linear(hidden_dim or dim, n_classes) if dim else None
         self.n_ngrams = n_ngrams
         if n_ngrams:
-            n_weights = 4 * n_ngrams if pairs else n_ngrams
+            n_weights = 4 * n_ngrams + 1 if pairs else n_ngrams
             self.register_buffer("ngram_weights", paddle.zeros([n_weights, n_classes]))
             self.register_buffer("ngram_bias", paddle.zeros([n_classes]))
 
@@ -105,7 +113,7 @@ class ClassifierNetwork(nn.Layer):
         return paddle.concat([a, b, (a - b).abs(), a * b], axis=1)
 
     def ngram_features(self, batch: Batch) -> sparse.csr_matrix:
-        """The n-grams of texts (B, V) or, of pairs, (B, 4V)."""
+        """The n-grams of texts (B, V) or, of pairs, (B, 4V + 1)."""
         return combined_ngrams(batch.ngrams) if self.pairs else batch.ngrams
 
     def linear_features(self, batch: Batch) -> dict[str, np.ndarray | sparse.csr_matrix]:

@@ -311,6 +311,7 @@ class ClassifierNetwork(TaskNetwork):
         if self.pairs:
             n = self.network.n_ngrams
             meaning += f"; of a pair's [a; b; |a - b|; a * b], plus 0, {n}, {2 * n} or {3 * n}"
+            meaning += f"; {4 * n}: the sum of a * b"
         self.inputs[NGRAMS] = {
             "type": "int64",
             "shape": list(NGRAM_AXES),

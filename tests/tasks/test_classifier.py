@@ -543,10 +543,12 @@ def test_a_linear_classifiers_logits_equal_numpy(small_weights, elmo, is_pair):
         expected += combined(*vectors) @ network.output.weight.numpy()
         expected += network.output.bias.numpy()
     counted = classifier.collate(examples).ngrams.toarray().astype(np.float64)
-    expected += (
-        combined(*np.split(counted, len(sides))) @ network.ngram_weights.numpy()
-        + network.ngram_bias.numpy()
-    )
+    counts = np.split(counted, len(sides))
+    features = combined(*counts)
+    if is_pair:
+        first, second = counts
+        features = np.column_stack([features, (first * second).sum(axis=1)])
+    expected += features @ network.ngram_weights.numpy() + network.ngram_bias.numpy()
     with paddle.no_grad():
         network.eval()
         logits = network(classifier.collate(examples)).numpy()
@@ -554,7 +556,8 @@ def test_a_linear_classifiers_logits_equal_numpy(small_weights, elmo, is_pair):
 
 
 @pytest.mark.parametrize("elmo", [True, False])
-def test_the_network_has_the_solution_of_the_regression(small_weights, monkeypatch, elmo):
+@pytest.mark.parametrize("is_pair", [True, False])
+def test_the_network_has_the_solution_of_the_regression(small_weights, monkeypatch, is_pair, elmo):
     solved = []
     solve = logistic.train
 
@@ -564,8 +567,9 @@ def test_the_network_has_the_solution_of_the_regression(small_weights, monkeypat
 
     monkeypatch.setattr(logistic, "train", train_and_keep)
     path = small_weights["char"] if elmo else None
-    classifier = train(TEXTS[:-9], LABELS[:-9], settings=replace(LINEAR, elmo=path))
-    examples = classifier.read((TEXTS[:5], LABELS[:5]))
+    texts = [(text, TEXTS[k - 1]) if is_pair else text for k, text in enumerate(TEXTS)]
+    classifier = train(texts[:-9], LABELS[:-9], settings=replace(LINEAR, elmo=path))
+    examples = classifier.read((texts[:5], LABELS[:5]))
     blocks, _ = classifier.regression(examples)
     expected = solved[0].linear.logits(list(blocks.values()))
     with paddle.no_grad():

@@ -97,16 +97,19 @@ def ngram_arrays(texts: list[list[str]]) -> dict[str, np.ndarray]:
 
 
 def combined(a: Counted, b: Counted) -> Counted:
-    """Return the n-grams of a pair: [a; b; |a - b|; a * b]."""
+    """Return the n-grams of a pair: [a; b; |a - b|; a * b; sum of a * b]."""
     columns = np.union1d(a[0], b[0])
     both = np.zeros((2, len(columns)), np.float32)
     for row, (own, values) in zip(both, (a, b), strict=True):
         row[np.searchsorted(columns, own)] = values
     first, second = both
-    parts = [first, second, abs(first - second), first * second]
-    offsets = len(NGRAMS.idf) * np.arange(len(parts))
+    product = first * second
+    parts = [first, second, abs(first - second), product]
+    n_ngrams = len(NGRAMS.idf)
+    offsets = n_ngrams * np.arange(len(parts))
     numbers = columns + offsets[:, None]
-    return numbers.ravel(), np.concatenate(parts)
+    cosine = product.sum()
+    return np.append(numbers, len(parts) * n_ngrams), np.append(np.concatenate(parts), cosine)
 
 
 def split(line: str) -> list[str]:
