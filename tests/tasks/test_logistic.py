@@ -126,6 +126,29 @@ def test_what_tells_nothing_is_penalised_more(draw):
     assert (found.logits.argmax(axis=1) == labels).mean() > 0.8
 
 
+def test_the_search_goes_both_ways(draw, monkeypatch):
+    blocks, loss, labels = labelled(draw, 100, noise=0.3)
+    highest, *_, lowest = logistic.PENALTIES
+    monkeypatch.setattr(logistic, "START", 0)
+    assert train(blocks, loss, labels, seed=0).penalties[0] < highest
+    monkeypatch.setattr(logistic, "START", len(logistic.PENALTIES) - 1)
+    assert train(blocks, loss, labels, seed=0).penalties[1] > lowest
+
+
+@pytest.mark.parametrize("max_search", [1000, 100])
+def test_probabilities_are_calibrated(draw, monkeypatch, max_search):
+    """Also where the penalties are too low, and all is too certain."""
+    monkeypatch.setattr(logistic, "MAX_SEARCH", max_search)
+    monkeypatch.setattr(logistic, "PENALTIES", (0.0003, 0.0001))
+    monkeypatch.setattr(logistic, "START", 0)
+    blocks, loss, labels = labelled(draw, 200, noise=1.0)
+    found = train(blocks, loss, labels, seed=1)
+    others, loss_of_others, _ = labelled(np.random.default_rng(6), 1000, noise=1.0)
+    logits = found.linear.logits(others)
+    least, _ = calibrated([logits], loss_of_others)
+    assert loss_of_others.value(logits) < 1.25 * least
+
+
 @pytest.mark.parametrize("max_search", [1000, 100])
 def test_held_out_texts_tell_how_good_it_is_on_others(draw, monkeypatch, max_search):
     monkeypatch.setattr(logistic, "MAX_SEARCH", max_search)

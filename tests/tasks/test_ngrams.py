@@ -59,6 +59,11 @@ def test_characters_are_those_of_scikit_learn(lang):
     np.testing.assert_allclose(found, of_both / lengths, atol=2e-2 if lang == "en" else 1e-6)
 
 
+def test_words_begin_and_end_with_a_space():
+    found = {name for _, name, _ in count([["Ab", "c"]], "characters", "en")}
+    assert found == {" a", "ab", "b ", " ab", "ab ", " ab ", " c", "c ", " c "}
+
+
 def test_both_kinds_have_the_same_weight():
     found, entries = vectors(TEXTS, "both")
     is_word = np.array([kind == "words" for kind, _, _ in entries])
