@@ -755,7 +755,7 @@ LAYERS = [
     Mutant(
         name="embedder-mean-of-a-text",
         file="elmo_core/encoding/answers.py",
-        old="[max(1, len(sentence)) for sentence in sentences]",
+        old="[embedder.weight(sentence) or 1 for sentence in sentences]",
         new="[1 for sentence in sentences]",
         tests="tests/library/test_answers.py::test_raw_texts_are_split_into_sentences",
     ),
@@ -1567,6 +1567,13 @@ EXPORT = [
         tests="tests/tools/test_networks.py::test_a_classifier_gives_the_same_probabilities",
     ),
     Mutant(
+        name="export-cosine-of-a-pair",
+        file="elmo_tools/export/examples/predict_classifier.py",
+        old="cosine = product.sum()",
+        new="cosine = 0.0",
+        tests="tests/tools/test_networks.py::test_a_classifier_gives_the_same_probabilities",
+    ),
+    Mutant(
         name="export-bias-of-ngrams",
         file="elmo_tools/export/networks.py",
         old="return sums + ops.weight(self.network.ngram_bias.numpy())",
@@ -1619,10 +1626,10 @@ REGRESSION = [
         tests="tests/tasks/test_ngrams.py",
     ),
     Mutant(
-        name="ngrams-in-two-texts-of-many",
+        name="ngrams-fewer-of-many-labels",
         file="elmo_tasks/classification/ngrams.py",
-        old="least = 2 if",
-        new="least = 1 if",
+        old="min(MAX_NGRAMS, MAX_WEIGHTS // n_labels)",
+        new="MAX_NGRAMS",
         tests="tests/tasks/test_ngrams.py",
     ),
     Mutant(
@@ -1677,8 +1684,15 @@ REGRESSION = [
     Mutant(
         name="regression-held-out-texts-apart",
         file="elmo_tasks/classification/logistic.py",
-        old="rest = np.flatnonzero(~is_held_out)",
-        new="rest = np.arange(n_texts)",
+        old="is_rest[rows] = False",
+        new="pass",
+        tests="tests/tasks/test_logistic.py",
+    ),
+    Mutant(
+        name="regression-penalties-are-refined",
+        file="elmo_tasks/classification/logistic.py",
+        old="best = descend(best, loss_at)",
+        new="pass",
         tests="tests/tasks/test_logistic.py",
     ),
     Mutant(
@@ -1693,6 +1707,13 @@ REGRESSION = [
         file="elmo_tasks/classification/network.py",
         old="abs(a - b), product",
         new="a - b, product",
+        tests="tests/tasks/test_classifier.py",
+    ),
+    Mutant(
+        name="ngrams-cosine-of-a-pair",
+        file="elmo_tasks/classification/network.py",
+        old="sparse.csr_matrix(product.sum(axis=1), dtype=np.float32)",
+        new="sparse.csr_matrix(a.sum(axis=1), dtype=np.float32)",
         tests="tests/tasks/test_classifier.py",
     ),
     Mutant(

@@ -582,6 +582,13 @@ def combined(a: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
     return a if b is None else np.concatenate([a, b, np.abs(a - b), a * b], axis=1)
 
 
+def test_both_texts_of_a_pair_are_counted():
+    pairs = [(f"so {text}", f"so {label}") for text, label in zip(TEXTS, LABELS, strict=True)]
+    classifier = train(pairs, settings=LINEAR)
+    number = classifier.parts["ngrams"].index(("words", "so", 2 * len(pairs)))
+    assert classifier.ngrams.idf[number] == 1  # as it is in all texts
+
+
 def test_ngrams_are_of_the_whole_text():
     """ELMo reads its first tokens only."""
     late = [f"{'well ' * 5}{text}" for text in TEXTS]

@@ -135,6 +135,18 @@ def test_the_search_goes_both_ways(draw, monkeypatch):
     assert train(blocks, loss, labels, seed=0).penalties[1] > lowest
 
 
+def test_held_out_texts_refine_the_penalties_of_a_sample_but_for_many_labels(draw, monkeypatch):
+    highest, *_, lowest = logistic.PENALTIES
+    blocks, loss, _ = labelled(draw, 200, noise=0.3)
+    rows = np.arange(0, 200, 5)
+    penalties, choice = logistic.refine(blocks, loss, [highest, lowest], rows)
+    assert penalties[0] < highest and penalties[1] > lowest
+    monkeypatch.setattr(logistic, "MOST_REFINED", 1)
+    kept, worse = logistic.refine(blocks, loss, [highest, lowest], rows)
+    assert kept == [highest, lowest] and choice.loss < worse.loss
+    assert choice.logits.shape == worse.logits.shape == (40, 2)
+
+
 @pytest.mark.parametrize("max_search", [1000, 100])
 def test_probabilities_are_calibrated(draw, monkeypatch, max_search):
     """Also where the penalties are too low, and all is too certain."""
