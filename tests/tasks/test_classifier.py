@@ -596,6 +596,16 @@ def test_ngrams_are_of_the_whole_text():
     assert classifier.predict(late) == LABELS
 
 
+def test_the_score_on_dev_is_that_of_texts_that_were_not_seen():
+    """What nothing tells is not known, though the words of a text are learnt by heart."""
+    generator = random.Random(5)
+    texts = [f"a{k} b{k} c{k}" for k in range(60)]
+    labels = [generator.choice("xy") for _ in texts]
+    classifier = train(texts, labels, settings=LINEAR)
+    assert classifier.scores["dev"]["texts"] == 60
+    assert classifier.scores["dev"]["accuracy"] < 0.8
+
+
 def test_dev_is_scored_if_it_is_given():
     classifier = train(settings=LINEAR, dev=(TEXTS[:7], LABELS[:7]))
     assert classifier.scores["dev"]["texts"] == 7 and classifier.training["sizes"]["train"] == 60
