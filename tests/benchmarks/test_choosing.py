@@ -183,7 +183,7 @@ def test_a_search_for_c_with_few_texts_of_a_class():
 def test_a_file_that_is_no_set(tmp_path, lines, named):
     data = save(tmp_path / "set", train=lines, test=texts(4, seed=1))
     with pytest.raises(UserError, match=named):
-        run(data, tmp_path / "results.jsonl")
+        run(data, tmp_path / "results.jsonl", "--methods", "tfidf")
 
 
 def test_mistakes_in_flags(reviews, tmp_path):
