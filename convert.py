@@ -49,7 +49,7 @@ from elmo_core.messages import UserError, format_count, log
 from elmo_core.text.corpus import Corpus
 from elmo_core.text.language import choose_language
 from elmo_core.text.vocabulary import Vocabulary
-from elmo_core.weights import bilm_tf, checkpoint, formats, model_files, published
+from elmo_core.weights import bilm_tf, cards, checkpoint, formats, model_files, published
 from elmo_tasks.ready import ready_made
 
 PUBLISHED_COLUMNS = ("name", "format", "language", "text", "size", "licence", "installed")
@@ -201,10 +201,11 @@ def import_model(args: argparse.Namespace) -> None:
 
 def export_bilm(args: argparse.Namespace) -> None:
     """Convert a checkpoint to the files of bilm-tf."""
-    _, config, params, vocabulary = model_files.read_model(args.checkpoint, softmax=None)
+    source, config, params, vocabulary = model_files.read_model(args.checkpoint, softmax=None)
     describe(config, params)
     with disk.atomic_folder(args.output) as folder:
         bilm_tf.write_bilm_tf(folder, config, params)
+        cards.write_notice(folder, cards.notice_of(source))
         if vocabulary:
             checkpoint.save_vocabulary(folder, vocabulary)
     names = sorted(path.name for path in args.output.iterdir())
@@ -213,10 +214,10 @@ def export_bilm(args: argparse.Namespace) -> None:
 
 def write_half(args: argparse.Namespace) -> None:
     """Round a checkpoint to float16."""
-    _, config, params, vocabulary = model_files.read_model(args.checkpoint, softmax=None)
+    folder, config, params, vocabulary = model_files.read_model(args.checkpoint, softmax=None)
     with np.errstate(over="ignore"):  # save_model checks the result
         params = {name: array.astype(np.float16) for name, array in params.items()}
-    write_checkpoint(args.output, config, params, vocabulary)
+    write_checkpoint(args.output, config, params, vocabulary, cards.notice_of(folder))
     log.info(f"size          {(args.output / checkpoint.WEIGHTS).stat().st_size:,} bytes")
 
 
@@ -235,7 +236,7 @@ def add_speller(args: argparse.Namespace) -> None:
     bilm = make_bilm(config, params, str(folder))
     start = mean_start_state(bilm, vocabulary, corpus.sentences())
     weights = {**checkpoint.load_params(folder), **start.arrays()}  # in the file's own precision
-    write_checkpoint(args.output, config, weights, vocabulary)
+    write_checkpoint(args.output, config, weights, vocabulary, cards.notice_of(folder))
     words = vocabulary.unknown_words
     log.info(
         f"speller       {format_count(len(words.counts), 'words')} outside the vocabulary, "
@@ -248,9 +249,10 @@ def write_checkpoint(
     config: ELMoConfig,
     params: Mapping[str, np.ndarray],
     vocabulary: Vocabulary | None,
+    notice: str = "",
 ) -> None:
     describe(config, params)
-    checkpoint.save_model(output, config, params, vocabulary)
+    checkpoint.save_model(output, config, params, vocabulary, notice=notice)
     log.info(f"saved         {output}")
 
 

@@ -46,6 +46,7 @@ from elmo_core.text.lexicon import TokenBatch, token_batch
 from elmo_core.text.token_inputs import TokenInputs, check_names
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_core.weights import checkpoint, published
+from elmo_core.weights.cards import notice_of
 from elmo_core.weights.model_files import (
     fits_alphabet,
     has_softmax,
@@ -84,7 +85,9 @@ def load_bilm(params: str | Path, softmax: bool | None = False) -> tuple[BiLM, V
     softmax: whether to load the softmax; None: if it has one.
     """
     folder, config, weights, vocabulary = read_model(params, softmax)
-    return make_bilm(config, weights, str(folder)), vocabulary
+    bilm = make_bilm(config, weights, str(folder))
+    bilm.notice = notice_of(folder)
+    return bilm, vocabulary
 
 
 class ELMo(Encoder, nn.Layer):

@@ -20,7 +20,6 @@ import script
 from elmo_core.files import disk
 from elmo_core.machine import runtime
 from elmo_core.messages import UserError
-from elmo_core.weights import model_files
 from elmo_tasks.ready import ready_made_named
 
 
@@ -47,7 +46,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     # a mistake in the flags does not wait for Paddle
     from elmo import load_bilm
     from elmo_core.encoding.layers import layer_choice
-    from elmo_tasks.folder import CARD, ELMO, elmo_folder, read_config
+    from elmo_core.weights import cards
+    from elmo_tasks.folder import ELMO, elmo_folder, read_config
     from elmo_tools.export import folder
     from elmo_tools.export.networks import NETWORKS, EmbedderNetwork
 
@@ -57,8 +57,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     values = read_config(path)
     task = values["task"] if values else "ELMo"
     if task == "ELMo":
-        cards = [model_files.resolve_name(args.model) / CARD]
         bilm, vocabulary = load_bilm(args.model)
+        notice = bilm.notice
         choice = layer_choice(args.layers or "all", bilm.config.n_layers + 1, ("each", "sum"))
         network = EmbedderNetwork(bilm, vocabulary, choice)
     elif task not in NETWORKS:
@@ -68,16 +68,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     else:
         network_type, task_type = NETWORKS[task]
         network = network_type(task_type(path, "cpu"))
-        cards = [path / CARD]
+        notices = [cards.notice_of(path)]
         source = elmo_folder(path, values[ELMO])
         if source:
-            cards.append(source / CARD)
+            notices.append(cards.notice_of(source))
+        notice = cards.joined(notices)
     folder.write(
         network=network,
         folder=args.output,
         source=f"{task} {args.model}",
         onnx=args.onnx,
-        cards=cards,
+        notice=notice,
     )
     print(f"exported to {args.output}; its README.md describes the inputs and outputs")
 

@@ -8,6 +8,7 @@ FOLDER/
                                     long lists
   elmo-1a2b3c4d5e6f/                a copy of its ELMo, unless that is a bundled or published model
   README.md                         the model card
+  NOTICE.md                         the cards of other models, if the weights come from theirs
   curve.svg                         the epochs of its training, drawn
   training-1.safetensors, .lock     of a training that is not complete
 
@@ -31,12 +32,12 @@ from elmo_core.files.tensors import digest, write_tensors
 from elmo_core.messages import UserError, join_names
 from elmo_core.network.bilm import weights_of
 from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
-from elmo_core.weights import checkpoint, published
+from elmo_core.weights import cards, checkpoint, published
+from elmo_core.weights.cards import CARD, NOTICE
 from elmo_tasks.inputs import PretrainedELMo
 
 FORMAT = 2
 CONFIG = "config.json"
-CARD = "README.md"
 LOCK = ".lock"
 WEIGHTS = "weights"  # a key of config.json
 ELMO = "elmo"  # a key of config.json
@@ -47,12 +48,11 @@ SAVED_FIRST = re.compile(f"{WEIGHTS_FILE.pattern}|{ELMO_FOLDER.pattern}")
 STATE = "training-{}.safetensors"  # of each phase of a training
 STATE_FILE = re.compile(r"training-(\d+)\.safetensors")
 NAMES = (
-    rf"{CONFIG}|{CARD}|{CURVE}|{STATE_FILE.pattern}|{WEIGHTS_FILE.pattern}|{ELMO_FOLDER.pattern}"
+    rf"{CONFIG}|{CARD}|{NOTICE}|{CURVE}|"
+    rf"{STATE_FILE.pattern}|{WEIGHTS_FILE.pattern}|{ELMO_FOLDER.pattern}"
 )
 # What a save that was killed leaves.
 TEMPORARY = re.compile(rf"\.({NAMES})\.[0-9a-f]{{16}}\.tmp")
-# The last line of a card, before a digest.
-SIGNATURE = "\n<!-- Written with the model, and replaced with it unless edited: "
 
 
 def read_config(folder: Path) -> dict[str, Any] | None:
@@ -99,12 +99,14 @@ def write(
     tensors: Mapping[str, np.ndarray],
     pretrained: PretrainedELMo | None,
     card: str,
+    notice: str | None,
 ) -> None:
     """Save a model in its locked folder.
 
     Then remove the model that it replaces, and the states of its training.
 
     values: of config.json, but for the names of its weights and its ELMo. tensors: the weights.
+    notice: what goes with them, see elmo_core/weights/cards.py; None: what is there stays.
     """
     source = None
     if pretrained:
@@ -120,7 +122,9 @@ def write(
         _remove_unnamed(folder)
     for state in states(folder):
         state.unlink()
-    _write_card(folder / CARD, card)
+    cards.replace(folder / CARD, card)
+    if notice is not None:
+        cards.replace(folder / NOTICE, cards.BEGINNING + notice if notice else "")
 
 
 def _write_elmo(folder: Path, pretrained: PretrainedELMo) -> None:
@@ -130,7 +134,13 @@ def _write_elmo(folder: Path, pretrained: PretrainedELMo) -> None:
     if folder.exists():
         raise UserError(f"{folder} holds other files. Move them.")
     bilm = pretrained.bilm
-    checkpoint.save_model(folder, bilm.config, weights_of(bilm), _vocabulary(pretrained))
+    checkpoint.save_model(
+        folder,
+        config=bilm.config,
+        weights=weights_of(bilm),
+        vocabulary=_vocabulary(pretrained),
+        notice=bilm.notice,
+    )
 
 
 def _remove_unnamed(folder: Path) -> None:
@@ -169,27 +179,6 @@ def _elmo_digest(pretrained: PretrainedELMo) -> str:
     description = json.dumps([pretrained.bilm.config.to_dict(), list(pretrained.words)])
     content = np.frombuffer(description.encode(), np.uint8)
     return _digest({"description": content, **weights_of(pretrained.bilm)})
-
-
-# The model card
-
-
-def _write_card(path: Path, card: str) -> None:
-    """Write the card, unless a user has written or edited one."""
-    if path.exists():
-        if not path.is_file():
-            return
-        text = path.read_text(encoding="utf-8", errors="replace")
-        card_before, _, _ = text.partition(SIGNATURE)
-        if text != _signed(card_before):
-            return
-    with disk.atomic_write(path) as file:
-        file.write(_signed(card))
-
-
-def _signed(card: str) -> str:
-    """The card with a digest, by which a later save knows it."""
-    return f"{card}{SIGNATURE}{digest([card.encode()])} -->\n"
 
 
 # Training

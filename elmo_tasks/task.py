@@ -30,6 +30,7 @@ from elmo_core.text.language import AUTO, make_tokeniser, recognise
 from elmo_core.text.segmenter import Segmenter
 from elmo_core.text.tokenise import CHINESE, Tokeniser
 from elmo_core.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from elmo_core.weights.cards import NOTICE, notice_of
 from elmo_tasks import folder as model_folder
 from elmo_tasks.inputs import BILM, FileVectors, PretrainedELMo, Rows, TokenInputs, default_elmo
 from elmo_tasks.ready import ready_made
@@ -118,6 +119,7 @@ class Task(ABC, Generic[S, Example, Prediction]):
     scores: dict[str, Score]
     training: dict[str, Any]
     folder: Path | None = None
+    notice: str = ""  # what goes with its weights, see elmo_core/weights/cards.py
     identity: dict[str, Any] | None = None  # what a resumed training must share
 
     def __init__(self, folder: str | Path = "", device: str = "auto", precision: str = "float32"):
@@ -157,6 +159,7 @@ class Task(ABC, Generic[S, Example, Prediction]):
                 raise
             self._load(folder, replaced, device, precision)
         self.folder = folder
+        self.notice = notice_of(folder)
 
     # What a subclass defines
 
@@ -360,6 +363,8 @@ class Task(ABC, Generic[S, Example, Prediction]):
             vectors=vectors,
             device=device,
         )
+        if pretrained and settings.elmo_trainable:
+            task.notice = pretrained.bilm.notice
         return task
 
     @classmethod
@@ -437,7 +442,7 @@ class Task(ABC, Generic[S, Example, Prediction]):
         }
         curve.draw()
         if folder:
-            self._write(folder)
+            self._write(folder, self.notice)
         return self
 
     def report(self) -> dict[str, Any]:
@@ -672,7 +677,7 @@ class Task(ABC, Generic[S, Example, Prediction]):
         if self.pretrained and not source:
             bilm = self.pretrained.bilm
             words = list(self.pretrained.words)
-            source = bilm.config, weights_of(bilm), self.pretrained.vocabulary, words
+            source = bilm.config, weights_of(bilm), self.pretrained.vocabulary, words, bilm.notice
         values, tensors = self._content()
         return {
             "values": values,
@@ -681,18 +686,23 @@ class Task(ABC, Generic[S, Example, Prediction]):
             "device": runtime.portable_device(self.device),
             "precision": self.precision,
             "folder": self.folder,
+            "notice": self.notice,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         source = state.pop("elmo")
         folder = state.pop("folder")
+        notice = state.pop("notice")
         if isinstance(source, tuple):
-            config, weights, vocabulary, words = source
-            pretrained = PretrainedELMo(make_bilm(config, weights), vocabulary, words)
+            config, weights, vocabulary, words, elmo_notice = source
+            bilm = make_bilm(config, weights)
+            bilm.notice = elmo_notice
+            pretrained = PretrainedELMo(bilm, vocabulary, words)
         else:
             pretrained = PretrainedELMo.load(source)
         self._restore(**state, pretrained=pretrained)
         self.folder = folder
+        self.notice = notice
 
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
         """Save the model in a new or empty folder or, with `overwrite`, that of such a model.
@@ -701,14 +711,19 @@ class Task(ABC, Generic[S, Example, Prediction]):
         """
         with model_folder.locked(folder, self.name, overwrite) as path:
             was_here = self.folder is not None and path.resolve() == self.folder.resolve()
-            self._write(path)
+            self._write(path, None if was_here else self.notice)
             if not was_here:
                 CurveFile(path / CURVE).remove()  # of the model that was there
 
-    def _write(self, folder: Path) -> None:
+    def _write(self, folder: Path, notice: str | None) -> None:
         values, tensors = self._content()
         model_folder.write(
-            folder, values, tensors, self.pretrained, self.card(folder.resolve().name)
+            folder,
+            values=values,
+            tensors=tensors,
+            pretrained=self.pretrained,
+            card=self.card(folder.resolve().name),
+            notice=notice,
         )
         self.folder = folder.resolve()
 
@@ -726,6 +741,8 @@ class Task(ABC, Generic[S, Example, Prediction]):
         if self.pretrained:
             source = self.pretrained.name or "a copy in this folder"
         lines.append(f"- ELMo: {source}")
+        if self.notice:
+            lines.append(f"- licence and attribution: {NOTICE}")
         sizes = self.training.get("sizes", {})
         if sizes:
             counts = [f"{n:,} {part}" for part, n in sizes.items()]

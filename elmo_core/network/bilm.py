@@ -44,6 +44,7 @@ class BiLM(nn.Layer):
         self.is_fine_tuned = False  # by an ELMo: another one over the same biLM must not freeze it
         self.start_state: StartState | None = None  # None: it is not known
         self.source = "a model in memory"  # for messages
+        self.notice = ""  # what goes with its weights, see elmo_core/weights/cards.py
         self.token_encoder = TOKEN_ENCODERS[config.input](config, sparse=softmax)
         self.forward_lstm = nn.LayerList(LSTMP(config) for _ in range(config.n_layers))
         self.backward_lstm = nn.LayerList(LSTMP(config) for _ in range(config.n_layers))

@@ -10,6 +10,7 @@ A run of pretraining saves several:
         unknown_words.tsv        words outside it, from which spelling is learnt
         characters.json          the alphabet, unless that is bytes
         model.safetensors        weights, by the names of the sublayers
+        NOTICE.md                if the weights come from another model: its licence, see cards.py
         progress.json            what resuming takes
         optimizer.safetensors    what resuming takes; it has the arrays of the progress, too
       names.json                 {"best": 8000, "final": 24180}
@@ -33,6 +34,7 @@ from elmo_core.text.characters import CodePoints
 from elmo_core.text.speller import UnknownWords
 from elmo_core.text.text_files import read_lines
 from elmo_core.text.vocabulary import UNK, fingerprint
+from elmo_core.weights import cards
 
 FORMAT_VERSION = 2
 CONFIG = "config.json"
@@ -42,7 +44,16 @@ CHARACTERS = "characters.json"
 WEIGHTS = "model.safetensors"
 OPTIMIZER = "optimizer.safetensors"
 PROGRESS = "progress.json"
-FILES = (CONFIG, VOCABULARY, UNKNOWN_WORDS, CHARACTERS, WEIGHTS, OPTIMIZER, PROGRESS)
+FILES = (
+    CONFIG,
+    VOCABULARY,
+    UNKNOWN_WORDS,
+    CHARACTERS,
+    WEIGHTS,
+    OPTIMIZER,
+    PROGRESS,
+    cards.NOTICE,
+)
 NAMES = "names.json"
 
 
@@ -52,6 +63,7 @@ def save_model(
     weights: Mapping[str, Any],
     vocabulary=None,
     training: tuple[Mapping, Mapping, Mapping] | None = None,
+    notice: str = "",
     advice: str = "",
     overwrite: bool = False,
 ) -> None:
@@ -59,7 +71,8 @@ def save_model(
 
     Raises unless the weights are finite.
     config: an `ELMoConfig`. weights: arrays of NumPy or Paddle. training: its settings, and
-    optimizer and progress as in `save_training`. advice: what to do if weights are not finite.
+    optimizer and progress as in `save_training`. notice: what goes with the weights, see
+    cards.py. advice: what to do if weights are not finite.
     overwrite: replaces the model in this folder.
     """
     arrays = {name: np.asarray(array) for name, array in weights.items()}
@@ -82,6 +95,7 @@ def save_model(
                 save_unknown_words(temporary, vocabulary.unknown_words)
                 values["unknown_words"] = unknown_words_identity(vocabulary.unknown_words)
         save_config(temporary, values)
+        cards.write_notice(temporary, notice)
         write_tensors(temporary / WEIGHTS, arrays)
 
 

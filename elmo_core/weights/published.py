@@ -55,6 +55,16 @@ class PublishedModel:
         return ", ".join(part for part in parts if part)
 
     @property
+    def notice(self) -> str:
+        """Return what goes with the weights; the bundled models have cards instead."""
+        licence = self.licence or "not stated here: see the source"
+        source = self.source or self.addresses[0][0]
+        return (
+            f"# {self.name}\n\n- {self.description}\n- Source: {source}\n- Licence: {licence}\n"
+            "- Changed: converted to this library's format\n"
+        )
+
+    @property
     def addresses(self) -> list[list[str]]:
         """Return the addresses of each file."""
         return [file.split("|") for file in self.files.split()]
@@ -163,7 +173,7 @@ def _install(model: PublishedModel, local_files: list[Path], folder: Path) -> No
         config, weights, vocabulary = formats.read_foreign(files, folder, format_name=model.format)
     except UserError as error:
         raise UserError(f"{model.name}: {error}") from error
-    checkpoint.save_model(model.folder, config, weights, vocabulary)
+    checkpoint.save_model(model.folder, config, weights, vocabulary, notice=model.notice)
     if downloaded:
         with disk.atomic_write(model.checksums) as file:
             file.writelines(f"{disk.sha256(path)}  {path.name}\n" for path in downloaded)

@@ -15,6 +15,7 @@ from typing import Any
 from elmo_core.checks import import_optional
 from elmo_core.files import disk
 from elmo_core.machine.runtime import paddle
+from elmo_core.weights import cards
 from elmo_tools.export.networks import Network
 from elmo_tools.export.paddle_graph import paddle_graph
 
@@ -26,18 +27,17 @@ IMPORT = re.compile(r"^from (elmo_(?:core|tasks)(?:\.\w+)*)\.(\w+) import", re.M
 OTHER_IMPORT = re.compile(r"^(?:from|import) elmo.*", re.MULTILINE)
 # Paddle's graph, and the versions of Paddle that read it.
 GRAPHS = {"model.json": "3.0 to 3.3", "model.pdmodel": "2.6 to 3.3"}
-CARDS = "MODEL_CARD.md"
 # Packages that the programs need for a language.
 PACKAGES = {"zh": ", jieba", "any": ", regex"}
 
 
 def write(
-    network: Network, folder: Path, source: str, onnx: bool = False, cards: Sequence[Path] = ()
+    network: Network, folder: Path, source: str, onnx: bool = False, notice: str = ""
 ) -> None:
     """Write the exported folder.
 
-    source: the model's name, for the README. onnx: also write model.onnx. cards: the cards of the
-    models that are in the graph, with their licences and attributions, as far as these files exist.
+    source: the model's name, for the README. onnx: also write model.onnx. notice: what goes with
+    the weights of the models that are in the graph, see elmo_core/weights/cards.py.
     """
     settings = network.settings
     writers = [(paddle_graph, "model")]
@@ -56,9 +56,6 @@ def write(
     texts.update(network.files)
     description = {"inputs": network.inputs, "outputs": network.outputs, "settings": settings}
     texts["inputs.json"] = json.dumps(description, indent=1) + "\n"
-    card_texts = [path.read_text(encoding="utf-8") for path in cards if path.is_file()]
-    if card_texts:
-        texts[CARDS] = "\n".join(card_texts)
     with disk.atomic_folder(folder) as unfinished:
         for writer, name in writers:
             with writer(unfinished / name) as ops:
@@ -68,8 +65,9 @@ def write(
             source=source,
             versions=versions,
             graph=_graph_in(unfinished),
-            has_cards=bool(card_texts),
+            has_notice=bool(notice),
         )
+        cards.write_notice(unfinished, notice)
         for name, text in texts.items():
             (unfinished / name).write_text(text, encoding="utf-8", newline="\n")
 
@@ -80,14 +78,17 @@ def _graph_in(folder: Path) -> str:
     return graph
 
 
-def _readme(network: Network, source: str, versions: str, graph: str, has_cards: bool) -> str:
+def _readme(network: Network, source: str, versions: str, graph: str, has_notice: bool) -> str:
     """Return the text of README.md. versions: of the packages that wrote the graphs."""
     settings = network.settings
     # What splits the text into words; the tokens of a tagger of jieba's words are characters.
     language = "zh" if settings.get("unit") == "jieba" else settings["lang"]
     licence = ""
-    if has_cards:
-        licence = f"`{CARDS}` says what the model was trained on, and the licence of its weights. "
+    if has_notice:
+        licence = (
+            f"`{cards.NOTICE}` says what the model was trained on, and the licence of its weights: "
+            "pass it on with them. "
+        )
     return README.read_text(encoding="utf-8").format(
         source=source,
         versions=versions,

@@ -59,6 +59,7 @@ def _with_vocabulary(bilm: BiLM, old: Vocabulary, new: Vocabulary) -> BiLM:
     a softmax, like most published ones, gets a new one.
     """
     new_bilm = BiLM(dataclasses.replace(bilm.config, vocab_size=len(new)))
+    new_bilm.notice = bilm.notice
     tables = [f"token_encoder.{name}" for name in bilm.token_encoder.word_tables]
     tables += ["softmax.weight", "softmax.bias"]
     shared_rows = [k for k, token in enumerate(new.tokens) if token in old]

@@ -128,6 +128,7 @@ class Trainer:
             config=bilm.config,
             vocabulary=inputs.vocabulary,
             settings=self.fixed_settings,
+            notice=bilm.notice,
         )
         self.spelling: Spelling | None = None  # of the held-out text, from the first evaluation
         self.interruption = Interruption()

@@ -114,6 +114,7 @@ class RunFolder:
     """Saves checkpoints, each with the model's configuration, its vocabulary and the settings.
 
     keep: numbered checkpoints to keep. settings: of the training, which a resumed run compares.
+    notice: what goes with weights that come from another model, see elmo_core/weights/cards.py.
     """
 
     def __init__(
@@ -123,12 +124,14 @@ class RunFolder:
         config: ELMoConfig,
         vocabulary: Vocabulary,
         settings: Mapping[str, Any],
+        notice: str = "",
     ):
         self.path = path
         self.keep = keep
         self.config = config
         self.vocabulary = vocabulary
         self.settings = settings
+        self.notice = notice
         # the step at which the run, or the part of it that it continues, has ended
         self.final: int | None = None
         self.outdated: list[int] = []  # steps of checkpoints that the next save replaces
@@ -190,6 +193,7 @@ class RunFolder:
                 weights=weights,
                 vocabulary=self.vocabulary,
                 training=(self.settings, optimizer, progress),
+                notice=self.notice,
                 advice=advice,
                 overwrite=is_outdated,
             )

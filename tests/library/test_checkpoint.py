@@ -40,7 +40,7 @@ def test_a_checkpoint_is_complete_and_comes_back_as_it_was(tmp_path):
     unknown_words = UnknownWords({"长城": 3, "zyx": 1}, total=5)
     vocabulary = Vocabulary(tiny.WORDS, unknown_words=unknown_words)
     training = {"lr": 0.2}, {"moment": np.ones((2, 3), np.float32)}, PROGRESS
-    checkpoint.save_model(tmp_path / "5", CONFIG, weights(1), vocabulary, training)
+    checkpoint.save_model(tmp_path / "5", CONFIG, weights(1), vocabulary, training, notice="MIT")
     assert names(tmp_path / "5") == sorted(set(checkpoint.FILES) - {checkpoint.CHARACTERS})
     moved = (tmp_path / "5").rename(tmp_path / "elsewhere")
     np.testing.assert_equal(checkpoint.load_params(moved), weights(1))

@@ -2,13 +2,16 @@
 
 import json
 import os
+import pickle
 import socket
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tiny
 
+from elmo import ELMo
 from elmo_core.files import disk
 from elmo_core.messages import UserError
 from elmo_tasks import Classifier, Tagger, TaggerSettings, folder
@@ -387,3 +390,58 @@ def test_a_missing_elmo_is_not_called_damage(tmp_path, trained, monkeypatch):
     with pytest.raises(UserError) as error:
         Tagger(tmp_path)
     assert "Copy the folder again" not in str(error.value)
+
+
+def test_a_ready_made_model_that_is_saved_keeps_its_licence(tmp_path):
+    """From folder to folder, in a copy, and when it is saved where it is; its ELMo is not there."""
+    Tagger("zh-gsd").save(tmp_path / "first")
+    first = Tagger(tmp_path / "first")
+    notice = (tmp_path / "first/NOTICE.md").read_text(encoding="utf-8")
+    assert "CC BY-SA 4.0" in notice and "UNER_Chinese-GSDSIMP" in notice
+    assert "CMRC 2018" not in notice
+    assert "NOTICE.md" in (tmp_path / "first/README.md").read_text(encoding="utf-8")
+    pickle.loads(pickle.dumps(first)).save(tmp_path / "second")
+    first.save(tmp_path / "first", overwrite=True)
+    for name in ("first", "second"):
+        assert (tmp_path / name / "NOTICE.md").read_text(encoding="utf-8") == notice
+
+
+def test_a_notice_goes_with_the_model_that_it_is_of(tmp_path, trained):
+    Tagger("zh-gsd").save(tmp_path)
+    trained.save(tmp_path, overwrite=True)
+    assert not (tmp_path / "NOTICE.md").exists()
+    trained.save(tmp_path, overwrite=True)
+    (tmp_path / "NOTICE.md").write_text("mine", encoding="utf-8")
+    Tagger("zh-gsd").save(tmp_path, overwrite=True)
+    assert (tmp_path / "NOTICE.md").read_text(encoding="utf-8") == "mine"
+
+
+def test_the_card_that_a_user_edited_goes_with_the_weights(tmp_path, trained):
+    trained.save(tmp_path / "one")
+    card = tmp_path / "one/README.md"
+    card.write_text(card.read_text(encoding="utf-8") + "\nCC0\n", encoding="utf-8")
+    edited = Tagger(tmp_path / "one")
+    edited.save(tmp_path / "one", overwrite=True)
+    assert not (tmp_path / "one/NOTICE.md").exists()
+    edited.save(tmp_path / "two")
+    assert "CC0" in (tmp_path / "two/NOTICE.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("is_tuned", [False, True])
+@pytest.mark.parametrize("is_layer", [False, True])
+def test_the_licence_of_an_elmo_goes_with_its_weights(tmp_path, is_tuned, is_layer):
+    """With its copy, which is in a folder of its own, and with those that were tuned."""
+    elmo = tiny.save(tiny.random_bilm(), tmp_path / "elmo")
+    (tmp_path / "elmo/README.md").write_text("# river\n\nODbL\n", encoding="utf-8")
+    settings = replace(SETTINGS, elmo=elmo, elmo_trainable=is_tuned, epochs=1)
+    if is_layer:
+        settings = replace(settings, elmo=ELMo(elmo, layers="concat"))
+    tagger = train(tmp_path / "tagger", settings)
+    (copy,) = (tmp_path / "tagger").glob("elmo-*")
+    assert "ODbL" in (copy / "NOTICE.md").read_text(encoding="utf-8")
+    pickle.loads(pickle.dumps(tagger)).save(tmp_path / "again")
+    Tagger(tmp_path / "again").save(tmp_path / "loaded")
+    for name in ("tagger", "again", "loaded"):
+        notices = list((tmp_path / name).rglob("NOTICE.md"))
+        assert len(notices) == 1 + is_tuned
+        assert all(path.read_text(encoding="utf-8").count("ODbL") == 1 for path in notices)

@@ -121,9 +121,22 @@ def test_a_ready_made_model_is_exported_with_its_licence(tmp_path, no_fsync):
     """By the name that the task's script takes; the ELMo in the graph has sources of its own."""
     folder = tmp_path / "exported"
     export_model.main(["zh-gsd", f"--output={folder}"])
-    cards = (folder / "MODEL_CARD.md").read_text(encoding="utf-8")
-    assert "CC BY-SA 4.0" in cards and "UNER_Chinese-GSDSIMP" in cards and "CMRC 2018" in cards
-    assert "MODEL_CARD.md" in (folder / "README.md").read_text(encoding="utf-8")
+    notice = (folder / "NOTICE.md").read_text(encoding="utf-8")
+    assert "CC BY-SA 4.0" in notice and "UNER_Chinese-GSDSIMP" in notice and "CMRC 2018" in notice
+    assert "NOTICE.md" in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_licence_of_a_copied_elmo_is_exported_and_of_ones_own_there_is_none(tmp_path, no_fsync):
+    random_tagger(tmp_path)
+    export_model.main([str(tmp_path / "tagger"), f"--output={tmp_path / 'own'}"])
+    assert not (tmp_path / "own/NOTICE.md").exists()
+    assert "NOTICE.md" not in (tmp_path / "own/README.md").read_text(encoding="utf-8")
+    (copy,) = (tmp_path / "tagger").glob("elmo-*")
+    (copy / "NOTICE.md").write_text("# river\n\nODbL\n", encoding="utf-8")
+    for model, output in ((tmp_path / "tagger", "tagger"), (copy, "elmo")):
+        export_model.main([str(model), f"--output={tmp_path / 'exported' / output}"])
+        text = (tmp_path / f"exported/{output}/NOTICE.md").read_text(encoding="utf-8")
+        assert "ODbL" in text
 
 
 def test_the_readme_names_the_files_that_are_there(export, model, tmp_path):

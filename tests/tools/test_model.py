@@ -58,6 +58,23 @@ def test_finetuning_with_another_vocabulary_keeps_the_rows_of_known_words(
             np.testing.assert_allclose(array, before[name], atol=1e-9, err_msg=name)
 
 
+@pytest.mark.parametrize("words", [None, "new.txt"])
+def test_the_licence_of_a_finetuned_model_goes_with_each_checkpoint(corpus, tmp_path, words):
+    runs.pretrain(runs.flags(corpus, tmp_path / "1", max_steps=1))
+    assert not (tmp_path / "1/1/NOTICE.md").exists()
+    (tmp_path / "1/1/README.md").write_text("# river\n\nODbL\n", encoding="utf-8")
+    if words:
+        words = tmp_path / words
+        Vocabulary([*SPECIAL_TOKENS, "new"]).save(words)
+    run = {"finetune_from": tmp_path / "1", "vocab_file": words, "save_freq": 1}
+    runs.pretrain(runs.flags(corpus, tmp_path / "2", max_steps=2, **run))
+    runs.pretrain(runs.flags(corpus, tmp_path / "2", max_steps=3, resume=True, vocab_file=None))
+    assert checkpoint.steps(tmp_path / "2") == [1, 2, 3]
+    for step in (1, 2, 3):
+        text = (tmp_path / f"2/{step}/NOTICE.md").read_text(encoding="utf-8")
+        assert text.count("ODbL") == 1
+
+
 def test_finetuning_adds_a_missing_softmax(corpus, finished, tmp_path, messages):
     """Most published models have none."""
     folder = checkpoint.resolve(finished)

@@ -61,6 +61,18 @@ def test_a_speller_and_a_start_state_are_added(tmp_path):
     assert not records[0].in_vocabulary and np.isfinite(records[0].forward)
 
 
+@pytest.mark.parametrize("command", ["half", "export", "speller"])
+def test_the_licence_of_a_model_goes_with_its_weights(tmp_path, command):
+    model = tiny.save(tiny.random_bilm(), tmp_path / "model")
+    (tmp_path / "model/README.md").write_text("# river\n\nODbL\n", encoding="utf-8")
+    flags = [command, model, f"--output={tmp_path / 'output'}"]
+    if command == "speller":
+        (tmp_path / "text.txt").write_text("the zyx of the zyx\n", encoding="utf-8")
+        flags.append(f"--corpus={tmp_path / 'text.txt'}")
+    convert.main(flags)
+    assert "ODbL" in (tmp_path / "output/NOTICE.md").read_text(encoding="utf-8")
+
+
 def test_a_speller_of_raw_text_is_warned_of(tmp_path, caplog):
     model = tiny.save(tiny.random_bilm(), tmp_path / "model")
     text = tmp_path / "text.txt"

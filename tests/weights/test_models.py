@@ -1,5 +1,7 @@
 """The bundled models, and the ready-made ones: small, found by name without a network, and real."""
 
+import re
+
 import pytest
 
 from elmo import ELMoEmbedder
@@ -24,6 +26,12 @@ def test_a_bundled_model_reads_and_predicts(name, tmp_path, monkeypatch):
     (vectors,) = embedder.encode([sentence])
     assert vectors.shape == (3, len(sentence), 256)
     assert {word for word, _ in embedder.substitutes(sentence, place, k=50)} >= words
+
+
+def test_the_links_of_cards_work_wherever_the_card_is_copied():
+    for folder in (*(published.BUNDLED / name for name in PLACES), *ready_made()):
+        links = re.findall(r"\]\(([^)]+)\)", (folder / "README.md").read_text(encoding="utf-8"))
+        assert links and all(link.startswith("https://") for link in links), folder
 
 
 def test_the_ready_made_models_read_raw_text_and_words(tmp_path, monkeypatch):

@@ -153,6 +153,9 @@ def test_a_model_in_its_published_form_is_fetched_and_read(name, server, fakes, 
     assert prefix == tmp_path / "home" / "models" / name
     assert model_files.read_model(name)[1].projection_dim == {"manylangs": 6}.get(model.format, 7)
     assert leftovers(tmp_path / "home") == {name, *([f"{name}.sha256"] if model.files else [])}
+    notice = (prefix / "NOTICE.md").read_text(encoding="utf-8")
+    assert name in notice and f"Licence: {model.licence or 'not stated'}" in notice
+    assert (model.source or model.addresses[0][0]) in notice
     if name.endswith("-lm"):
         assert ELMoEmbedder(name).substitutes(SENTENCES[0], 0, 1)[0][0] in foreign.WORDS
 
