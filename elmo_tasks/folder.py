@@ -17,6 +17,7 @@ them, and removes files with such names that it does not name. It copies, moves 
 """
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -227,8 +228,8 @@ def check(folder: Path, task: str, overwrite: bool, resume: bool = False) -> Non
     It is new or empty, or has a model of this kind, or its training, to replace or resume.
     """
     advice = "Name a new folder, or an empty one."
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"`save_dir` {folder} is a file. {advice}")
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise UserError(f"`save_dir` {folder} is not a folder. {advice}")
     disk.check_output("`save_dir`", folder / CONFIG)
     values = read_config(folder)
     is_training = len(states(folder)) > 0

@@ -122,9 +122,14 @@ def mirrored(address: str) -> str:
 
 
 def name_of(folder: Path) -> str | None:
-    """Return the name of the published model in this resolved folder, if it is one."""
-    model = table().get(folder.name)
-    return model.name if model and model.folder.resolve() == folder else None
+    """Return the name of the published model in this resolved folder, if it is one.
+
+    A link by that name may lead to a folder of any other.
+    """
+    for model in table().values():
+        if model.folder.resolve() == folder:
+            return model.name
+    return None
 
 
 def similar(name: str) -> list[str]:

@@ -68,9 +68,7 @@ def embed(
     log.info(f"device        {embedder.device}, products in {embedder.precision}")
     log.info(f"text          {text}: {facts.identity}")
     if output.exists():
-        _check_settings(output, settings)
-        log.info(f"{output} is complete: nothing to do.")
-        _remove_parts(folder)  # left by a run that was killed at its very end
+        _finish(output, settings=settings, folder=folder)
         return
     folder.mkdir(parents=True, exist_ok=True)
     parts = [folder / f"{number:06}.hdf5" for number in range(facts.windows)]
@@ -81,23 +79,35 @@ def embed(
             _check_settings(part, settings, folder)
     n_done = len(own) - len(missing)
     log.info(f"parts         {folder}, {n_done:,} of {format_count(len(own), 'windows')} done")
-    _write_parts(embedder, text=text, parts=missing, settings=settings)
-    if not all(part.exists() for part in parts):
-        log.info(
-            "The last process to finish joins the parts. "
-            "If one has failed, run the same command again."
-        )
-        return
     try:
+        _write_parts(embedder, text=text, parts=missing, settings=settings)
+        if not output.exists() and not all(part.exists() for part in parts):
+            log.info(
+                "The last process to finish joins the parts. "
+                "If one has failed, run the same command again."
+            )
+            return
         with disk.locked(folder / LOCK):
             unfinished_output = re.compile(UNFINISHED.format(name=re.escape(output.name)))
             _remove_files(output.parent, unfinished_output)
             if not output.exists():
                 listed_text = None if forget_sentences else text
                 _join(parts, text=listed_text, settings=settings, output=output)
-        _remove_parts(folder)
     except disk.FileLocked:
         log.info("Another process joins the parts.")
+        return
+    except FileNotFoundError:
+        # Another process of the same command has joined the parts, and removed them.
+        if not output.exists():
+            raise
+    _finish(output, settings=settings, folder=folder)
+
+
+def _finish(output: Path, settings: Mapping[str, Any], folder: Path) -> None:
+    """Remove what is left of the parts of an output, which another process may have written."""
+    _check_settings(output, settings)
+    log.info(f"{output} is complete.")
+    _remove_parts(folder)
 
 
 def _remove_parts(folder: Path) -> None:

@@ -445,3 +445,19 @@ def test_the_licence_of_an_elmo_goes_with_its_weights(tmp_path, is_tuned, is_lay
         notices = list((tmp_path / name).rglob("NOTICE.md"))
         assert len(notices) == 1 + is_tuned
         assert all(path.read_text(encoding="utf-8").count("ODbL") == 1 for path in notices)
+
+
+@pytest.mark.parametrize("target", ["nowhere", "link", "notes.txt"])
+def test_a_save_needs_a_folder(tmp_path, trained, target):
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "link").symlink_to(target)
+    with pytest.raises(UserError, match="link"):
+        trained.save(tmp_path / "link")
+
+
+def test_a_link_to_a_folder_is_one(tmp_path, trained):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to("disk")
+    trained.save(tmp_path / "link")
+    assert Tagger(tmp_path / "disk").predict(SENTENCES) == trained.predict(SENTENCES)
+    assert (tmp_path / "link").is_symlink()

@@ -229,6 +229,21 @@ def test_finished_windows_are_not_computed_again(model, text, whole, output, mes
     assert_close(output, whole)
 
 
+@pytest.mark.parametrize("window", [0, 4, 9])
+def test_the_same_command_twice_makes_one_file(model, text, whole, output, window):
+    """The second one begins, ends, and removes the parts while the first computes a window."""
+    write, calls = embed_text._write_window, itertools.count()
+
+    def interleaved(*arguments):
+        if next(calls) == window:
+            embed(model, text, output)
+        write(*arguments)
+
+    with mock.patch.object(embed_text, "_write_window", interleaved):
+        embed(model, text, output)
+    assert_close(output, whole)
+
+
 @pytest.mark.parametrize(
     "interrupted", ["h5py.Group.copy", "elmo_tools.embedding.embed_text._remove_parts"]
 )

@@ -24,6 +24,7 @@ import run_embed
 from elmo import ELMo, ELMoEmbedder, load_bilm
 from elmo_core.messages import UserError
 from elmo_core.weights import checkpoint, formats, model_files, published
+from elmo_tasks.inputs import PretrainedELMo
 
 SENTENCES = [["the", "river", "bank"]]
 SMALL = "allennlp-small"
@@ -210,6 +211,18 @@ def test_a_name_is_taken_wherever_a_path_is(server, fakes, tmp_path, monkeypatch
     assert model_files.resolve_name(SMALL) == Path(SMALL)
     with pytest.raises(UserError, match=f"Did you mean .*{SMALL}"):
         ELMoEmbedder("allennlp-smal")
+
+
+def test_a_published_model_may_be_a_link_to_another_disk(tmp_path, monkeypatch):
+    """By whatever name it has there: a task's folder names the model, and does not copy it."""
+    monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
+    tiny.save(tiny.random_bilm(), tmp_path / "disk/weights")
+    (tmp_path / "home/models").mkdir(parents=True)
+    (tmp_path / "home/models" / SMALL).symlink_to(tmp_path / "disk/weights")
+    assert published.install(SMALL) == tmp_path / "home/models" / SMALL
+    assert PretrainedELMo.load(SMALL).name == SMALL
+    tiny.save(tiny.random_bilm(), tmp_path / "disk" / SMALL)
+    assert PretrainedELMo.load(tmp_path / "disk" / SMALL).name is None
 
 
 def test_a_bundled_model_is_found_from_any_folder(tmp_path, monkeypatch, capsys):
