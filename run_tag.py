@@ -5,6 +5,7 @@
     python run_tag.py train --train_file=train.txt --init_from_ckpt=none \\
         --word_vectors=glove.txt --save_dir=tagger
     echo "Rockwell said it signed ." | python run_tag.py predict --model_dir=tagger
+    python run_tag.py predict --model_dir=zh-gsd --user_dict=words.txt --output_format=words
     python run_tag.py evaluate --model_dir=tagger --test_file=test.txt
 
 The ending of a file names its format: .json and .jsonl objects, .conllu CoNLL-U; others have
@@ -42,6 +43,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     train, _, predict_flags = task_flags.add_commands(parser, "tagger", content, purpose)
     task_flags.add_train(train, TaggerSettings, content)
     arguments.add(predict_flags, "input", "lang")
+    predict_flags.add_argument(
+        "--user_dict",
+        **arguments.FILE,
+        help="words that stay whole, one per line (frequency, tag optional)",
+    )
     arguments.add(predict_flags, "output_format", choices=OUTPUT_FORMATS, default=OUTPUT_FORMATS[0])
     return task_flags.parse(parser, argv, TaggerSettings)
 

@@ -113,7 +113,7 @@ def run(args: argparse.Namespace, task: "type[Task]", **commands: Callable) -> N
     if args.command == "train":
         function(args, task)
     else:
-        function(args, task(args.model_dir, args.device, args.precision))
+        function(args, task(args.model_dir, **options(task.__init__, args)))
 
 
 def _inputs(args: argparse.Namespace, settings: type[Settings]) -> list[Path]:

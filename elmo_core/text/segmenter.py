@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +15,20 @@ from elmo_core.files.disk import cache_folder, check_input, user_path
 from elmo_core.messages import UserError, format_count, log
 
 HAN = re.compile("[\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-ENTRY = re.compile(r"(\S{1,100})(?: +(\d{1,18}))?(?: +[A-Za-z]\w*)?")
+ENTRY = re.compile(r"(\S{1,100})(?: +(\d{1,18}))?(?: +([A-Za-z]\w*))?")
 COMMAS = re.compile(r".*[^\W\d].*?[,，、]\s*\d+(\W+\w*)?")  # in place of spaces, as in 云计算，5，n
+
+
+class Entry(NamedTuple):
+    """What a dictionary says of a word."""
+
+    frequency: str | None
+    tag: str | None
+
+    @property
+    def is_split(self) -> bool:
+        """Whether it is no word: its frequency is 0."""
+        return self.frequency is not None and int(self.frequency) == 0
 
 
 class Segmenter:
@@ -29,22 +42,18 @@ class Segmenter:
     def __init__(self, entries: Sequence[str] = (), source: str = "user_dict"):
         self.entries = list(entries)
         self.source = source
-        self._frequencies: dict[str, str | None] = {}
+        self.words: dict[str, Entry] = {}
         for number, line in enumerate(entries, 1):
             entry = line.strip()
             match = ENTRY.fullmatch(entry)
             if match and not COMMAS.fullmatch(entry):
-                self._frequencies[match[1]] = match[2]
+                self.words[match[1]] = Entry(match[2], match[3])
             elif entry:
                 raise UserError(
                     f"{source}:{number}: found {line!r:.60}, expected a word or, with spaces "
                     "between, a word, its frequency and its tag, as in 云计算 5 n."
                 )
-        self._split = {
-            word
-            for word, frequency in self._frequencies.items()
-            if frequency and int(frequency) == 0
-        }
+        self._split = {word for word, entry in self.words.items() if entry.is_split}
 
     @classmethod
     def from_file(cls, path: Path | str | Sequence[str]) -> "Segmenter":
@@ -76,17 +85,17 @@ class Segmenter:
         tokenizer.initialize()
         jieba.setLogLevel(level)
         unmatched = []
-        for word, frequency in self._frequencies.items():
+        for word, entry in self.words.items():
             if not jieba.re_han_default.fullmatch(word):
                 unmatched.append(word)
             elif word in self._split:
                 tokenizer.FREQ[word] = 0  # `add_word` would also change the program's jieba
             else:
-                tokenizer.add_word(word, frequency)
+                tokenizer.add_word(word, entry.frequency)
         if unmatched:
             log.warning(
-                f"{self.source}: {format_count(len(unmatched), 'words')} will never be found, "
-                "because jieba splits at some of the characters (spaces separate word, frequency "
+                f"{self.source}: jieba never finds {format_count(len(unmatched), 'words')}, "
+                "because it splits at some of the characters (spaces separate word, frequency "
                 f"and tag). The first: {unmatched[0]}."
             )
         return tokenizer

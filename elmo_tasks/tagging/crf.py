@@ -81,11 +81,11 @@ class LinearChainCRF(nn.Layer):
             a = paddle.where(continues[k], sums + emitted, a)
         return paddle.logsumexp(a + self.stop.astype(emissions.dtype), axis=1)
 
-    def decode(self, emissions: paddle.Tensor, lengths: np.ndarray) -> list[np.ndarray]:
-        """The best label ids of each sentence (length,), by the Viterbi algorithm on the CPU."""
+    def decode(self, emissions: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+        """The best label ids of each sentence (length,), by the Viterbi algorithm."""
         transitions, start, stop = self.decoding_scores()
         return best_paths(
-            emissions.detach().numpy(),
+            emissions,
             transitions=transitions,
             start=start,
             stop=stop,

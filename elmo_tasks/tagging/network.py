@@ -20,10 +20,14 @@ nn = paddle.nn
 
 @dataclass
 class Batch:
-    """B sentences of at most T tokens. labels: their ids (B, T) int64, padding is 0."""
+    """B sentences of at most T tokens.
+
+    labels: their ids (B, T) int64, padding is 0. penalties: (B, T, K), added to the emissions.
+    """
 
     rows: Rows
     labels: np.ndarray | None = None
+    penalties: np.ndarray | float = 0.0
 
 
 class TaggerNetwork(nn.Layer):

@@ -17,6 +17,7 @@ from elmo_core.text.tokenise import CHINESE
 from elmo_core.text.vocabulary import Vocabulary
 from elmo_tasks.inputs import PretrainedELMo, Rows
 from elmo_tasks.records import Label, check_parts, distinct_labels, label_ids
+from elmo_tasks.tagging.constraints import WordConstraints, with_spaces
 from elmo_tasks.tagging.data import Sentence, SentenceReader, in_pieces, with_known_labels
 from elmo_tasks.tagging.network import Batch, TaggerNetwork
 from elmo_tasks.tagging.scheme import are_of_words, check_scheme, detect_scheme, spans
@@ -56,6 +57,28 @@ class Tagger(Task[TaggerSettings, Sentence, Prediction]):
     name = "tagger"
     settings_type = TaggerSettings
     network: TaggerNetwork
+
+    def __init__(
+        self,
+        folder: str | Path = "",
+        device: str = "auto",
+        precision: str = "float32",
+        user_dict: str | Path | Sequence[str] | None = None,
+    ):
+        """Load a trained tagger, as `Task` does.
+
+        user_dict: words, a file or a list of its lines, as for jieba: a word and, after spaces, its
+        frequency and its tag, if they matter. They come to those of the training, and `save` saves
+        them. A tagger of words over characters keeps each whole, with its tag; the frequency has no
+        effect, but 0 makes each character a word. If tokens are jieba's words, they are for jieba.
+        """
+        super().__init__(folder, device, precision)
+        if user_dict is not None:
+            entries = Segmenter.from_file(user_dict).entries
+            entries = [*(self.settings.user_dict or ()), *entries]
+            settings = replace(self.settings, user_dict=entries)
+            check_user_dict(settings, self.labels)
+            self.settings = settings
 
     # What users call
 
@@ -160,12 +183,11 @@ class Tagger(Task[TaggerSettings, Sentence, Prediction]):
         user_dict = None
         if settings.user_dict:
             user_dict = Segmenter.from_file(settings.user_dict).entries
-        if user_dict and lang != "zh" and settings.unit != "jieba":
-            raise UserError("`user_dict` has no effect without `lang=zh` or `unit=jieba`.")
         settings = replace(settings, scheme=scheme, lang=lang, user_dict=user_dict)
         data = with_dev(data, settings)
         parts = {**make_parts(data["train"], settings), "pieces": pieces}
         labels = parts["labels"]
+        check_user_dict(settings, labels)
         has_inner_pieces = any(str(label).endswith("-I") for label in labels)
         if settings.scheme == "lac" and pretrained and not pieces and has_inner_pieces:
             parts["pieces"] = list(pretrained.words) or parts["words"]
@@ -197,18 +219,27 @@ class Tagger(Task[TaggerSettings, Sentence, Prediction]):
 
     def collate(self, examples: Sequence[Sentence | Line]) -> Batch:
         rows = self.rows(examples)
-        if not self.network.training:
+        if self.network.training:
+            ids = [self.ids(sentence.labels) for sentence in examples]
+            return Batch(rows, rows.padded(ids))
+        if not self.constraints:
             return Batch(rows)
-        ids = [self.ids(sentence.labels) for sentence in examples]
-        return Batch(rows, rows.padded(ids))
+        texts = [example.spaced if isinstance(example, Line) else "" for example in examples]
+        return Batch(rows, penalties=self.constraints.scores(rows.tokens, texts, rows.steps))
+
+    @cached_property
+    def constraints(self) -> WordConstraints | None:
+        """What is known of words, for a tagger of words over characters."""
+        settings = self.settings
+        if not finds_words(settings, self.labels):
+            return None
+        dictionary = Segmenter.from_file(settings.user_dict or ())
+        return WordConstraints(self.labels, settings.scheme, dictionary)
 
     def decode(self, batch: Batch) -> list[Prediction]:
-        emissions = self.network(batch.rows)
+        emissions = self.network(batch.rows).numpy() + batch.penalties
         paths = self.network.crf.decode(emissions, batch.rows.lengths)
-        return [
-            Prediction(path, x[: len(path)])
-            for path, x in zip(paths, emissions.numpy(), strict=True)
-        ]
+        return [Prediction(path, x[: len(path)]) for path, x in zip(paths, emissions, strict=True)]
 
     def measure(
         self, examples: Sequence[Sentence], predictions: Sequence[Prediction]
@@ -266,7 +297,9 @@ class Tagger(Task[TaggerSettings, Sentence, Prediction]):
         """Split a line of text as in training, or as `lang` says."""
         lang = lang or self.settings.lang
         words = replace(self.tokeniser, lang=lang)(text)
-        if self.settings.scheme == "lac" and lang != "characters":
+        if lang == "characters":
+            return Line(text, words, words, spaced=with_spaces(text))
+        if self.settings.scheme == "lac":
             return Line(text, *self.piece_splitter.split_line(words))
         return Line(text, words, words)
 
@@ -297,6 +330,24 @@ def detect_language(tokens: Sequence[str], lang: str, words: Sequence[str] = ())
         found = f"a token such as {longer!r:.60} is longer"
         log.warning(f"Text is split into characters, but {found}. Pass tokens.")
     return "characters"
+
+
+def finds_words(settings: TaggerSettings, labels: Sequence[Label]) -> bool:
+    """Whether a tagger with these settings and labels joins characters to words."""
+    return settings.lang == "characters" and are_of_words(labels, settings.scheme)
+
+
+def check_user_dict(settings: TaggerSettings, labels: Sequence[Label]) -> None:
+    """Raise unless the dictionary has an effect on the tagger, which has the dictionary's tags."""
+    if not settings.user_dict:
+        return
+    if finds_words(settings, labels):
+        WordConstraints(labels, settings.scheme, Segmenter.from_file(settings.user_dict))
+    elif settings.lang != "zh" and settings.unit != "jieba":
+        reason = f"its tokens are neither characters nor jieba's words (`lang={settings.lang}`)"
+        if settings.lang == "characters":
+            reason = "its labels do not say which word each character belongs to"
+        raise UserError(f"`user_dict` has no effect on the tagger: {reason}. Leave it out.")
 
 
 def chosen_scheme(sentences: Sequence[Sentence], scheme: str, is_tagged: bool) -> str:

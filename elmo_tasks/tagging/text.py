@@ -36,6 +36,7 @@ class Line:
 
     words: its tokens in its own characters. tokens: the same as the tagger reads them.
     begin: its place in a text of several lines. is_last: of these.
+    spaced: its characters with the white space between them (constraints.with_spaces); "": unknown.
     """
 
     text: str
@@ -43,6 +44,7 @@ class Line:
     tokens: Sequence[str]
     begin: int = 0
     is_last: bool = True
+    spaced: str = ""
 
     @classmethod
     def from_tokens(cls, tokens: Sequence[str]) -> "Line":

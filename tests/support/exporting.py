@@ -34,7 +34,8 @@ class Exported:
         return self.run(self.arrays(sentences))[0]
 
     def label_ids(self, sentences) -> list[list[int]]:
-        return self.predictor.label_ids(self.run, sentences)
+        lines = [self.predictor.Line.from_tokens(tokens) for tokens in sentences]
+        return self.predictor.label_ids(self.run, lines)
 
 
 def assert_close(output: np.ndarray, expected: np.ndarray, tolerance: float = 3e-6) -> None:

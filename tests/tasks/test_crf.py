@@ -112,7 +112,7 @@ def test_decoding_finds_the_best_sequence_that_the_scheme_allows(scheme):
     n_forbidden = 0
     for seed in range(20):
         emissions = random_emissions(len(LABELS[scheme]), 2.0, seed)
-        decoded = crf.decode(paddle.to_tensor(emissions), LENGTHS)
+        decoded = crf.decode(emissions, LENGTHS)
         for x, length, path in zip(emissions, LENGTHS, decoded, strict=True):
             possible = allowed_paths(scheme, length)
             best = path_scores(possible, x[:length], weights).argmax()
@@ -156,5 +156,5 @@ def test_the_scores_of_one_token():
 
 def test_an_empty_sentence_has_no_labels():
     crf = random_crf("bio")
-    first, second = crf.decode(paddle.to_tensor(random_emissions(5)[:2]), np.array([0, 2]))
+    first, second = crf.decode(random_emissions(5)[:2], np.array([0, 2]))
     assert first.tolist() == [] and len(second) == 2

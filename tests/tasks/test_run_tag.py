@@ -140,6 +140,23 @@ def test_words_from_training_to_raw_text(tmp_path, data_format, content, outputs
         assert (tmp_path / output_format).read_text(encoding="utf-8") == expected
 
 
+def test_words_of_a_dictionary_stay_whole(tmp_path, capsys):
+    parts = {"labels": ["n", "n-B", "n-I"], "words": ["云"], "known": [], "pieces": None}
+    settings = TaggerSettings(
+        elmo=None, scheme="lac", lang="characters", hidden_dim=3, n_layers=1, word_dim=3
+    )
+    Tagger.create(settings, parts, "cpu").save(tmp_path / "tagger")
+    (tmp_path / "text").write_text("云计算 云计算a1\n", encoding="utf-8")
+    (tmp_path / "words").write_text("云计算 3 n\n", encoding="utf-8")
+    flags = ["predict", f"--model_dir={tmp_path / 'tagger'}", f"--input={tmp_path / 'text'}"]
+    flags += ["--output_format=words", "--device=cpu"]
+    run_tag.main([*flags, f"--user_dict={tmp_path / 'words'}"])
+    assert capsys.readouterr().out == "云计算 云计算 a1\n"
+    (tmp_path / "words").write_text("云计算 3 v\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"user_dict.* v.* n"):
+        run_tag.main([*flags, f"--user_dict={tmp_path / 'words'}"])
+
+
 def test_a_line_is_tagged_before_the_next_one_is_read(tagger, capsys, monkeypatch):
     """As far as lines are not sorted together: at the end of a window at the latest."""
     monkeypatch.setattr(Tagger, "batch_size", 1)

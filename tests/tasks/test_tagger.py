@@ -1,7 +1,9 @@
 """The tagger: what it reads for a token, its predictions, and their independence of the batch."""
 
+import copy
 import json
 import random
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
@@ -256,6 +258,137 @@ def test_characters_get_the_files_vectors_of_jiebas_words(tmp_path):
 def test_jiebas_words_are_those_of_the_users_dictionary(checkpoints):
     tagger = random_tagger(elmo=checkpoints["char"], unit="jieba", user_dict=["云原生 100000 n"])
     assert tagger.rows([Sentence(list("云原生很"), None)]).units == [["云原生"] * 3 + ["很"]]
+
+
+# What is known of words
+
+
+WORD_LABELS = ["n", "n-B", "n-I", "v", "v-B", "v-I"]
+
+
+def word_tagger(prefers: str, labels=WORD_LABELS, **settings) -> Tagger:
+    """A tagger of characters that by far prefers one label."""
+    tagger = random_tagger(labels, **{"lang": "characters", **settings})
+    bias = np.where(np.array(labels) == prefers, 99, 0).astype(np.float32)
+    tagger.network.emission.bias.set_value(bias)
+    return tagger
+
+
+def words(tagger: Tagger, text: str) -> str:
+    return " ".join(span.text for span in tagger.spans(text))
+
+
+def test_words_obey_what_is_known_of_them():
+    assert words(word_tagger("v"), "看GitHub 好，1,000.5万 ") == "看 GitHub 好 ， 1,000.5 万"
+    assert words(word_tagger("n-I"), "看GitHub 好人，去 12年") == "看GitHub 好人 ， 去 12年"
+    texts = ["a1 b2", "", "我，a1"]
+    labels = [["v-B", "v-I", "v-B", "v-I"], [], ["v", "v", "v-B", "v-I"]]
+    found = word_tagger("v").predict(texts)
+    assert [[label[1:] for label in row] for row in found] == [
+        [label[1:] for label in row] for row in labels
+    ]
+    assert [list(row) for row in word_tagger("v").iter_predict(iter(texts))] == found
+
+
+def test_given_tokens_obey_it_too():
+    sentences = [list("看a1"), ["看", "，"]]
+    tagger = word_tagger("v", ["v", "v-B", "v-I"])
+    tagger.parts["known"] = []
+    labels = [["v", "v-B", "v-I"], ["v", "v"]]
+    assert tagger.predict(sentences) == labels
+    assert tagger.evaluate(sentences, labels)["f1"] == 1
+
+
+def test_the_probability_of_a_word_is_among_those_that_obey():
+    labels = ["v-B", "v-I"]
+    scores = [span.score for span in random_tagger(labels, lang="characters").spans("a1 2")]
+    assert scores == pytest.approx([1, 1])
+    unknown = random_tagger(labels).spans("a 1 2")
+    assert min(span.score for span in unknown) < 0.999
+
+
+@pytest.mark.parametrize(
+    ("labels", "settings"),
+    [
+        (["O", "B-x", "I-x"], {"scheme": "bio"}),  # names
+        (["n", "v"], {"scheme": "plain"}),
+        (WORD_LABELS, {"lang": "none"}),  # tokens are words
+    ],
+)
+def test_nothing_is_known_of_other_tokens(labels, settings):
+    tagger = word_tagger(labels[-1], labels, **settings)
+    expected = labels[-1] if labels[-1] == "v" else labels[-2]
+    tokens = ["a", "，", "b", "1"]
+    assert tagger.predict([tokens])[0][1:] == [labels[-1]] * 3 and expected in labels
+
+
+@pytest.mark.parametrize("labels", [["B", "E", "S"], ["B", "I"], ["n", "v"], ["n-B", "n-I"]])
+def test_the_scheme_holds_where_no_label_obeys(labels):
+    scheme = "lac" if "n" in labels[0] else "bioes"
+    if labels == ["B", "I"]:
+        scheme = "iob1"
+    tagger = random_tagger(labels, lang="characters", scheme=scheme)
+    for text in ("12345", "a，1234567 8"):
+        found = "".join(tagger.predict(text))
+        assert scheme != "bioes" or re.fullmatch("(S|BE)+", found)
+        assert scheme != "iob1" or found.startswith("I")
+
+
+# The user's dictionary
+
+
+def test_a_loaded_tagger_keeps_the_words_of_a_dictionary_whole(tmp_path):
+    word_tagger("n").save(tmp_path / "tagger")
+    (tmp_path / "words").write_text("云计算 5 v\n大数据\n", encoding="utf-8")
+    text = "学云计算 大数 据，"
+    assert words(Tagger(tmp_path / "tagger"), text) == "学 云 计 算 大 数 据 ，"
+    for user_dict in (tmp_path / "words", ["云计算 5 v", "大数据"]):
+        tagger = Tagger(tmp_path / "tagger", user_dict=user_dict)
+        spans = tagger.spans(text)
+        assert [span.text for span in spans] == ["学", "云计算", "大数 据", "，"]
+        assert spans[1].label == "v"
+        assert words(copy.deepcopy(tagger), text) == words(tagger, text)
+    tagger.save(tmp_path / "saved")
+    assert words(Tagger(tmp_path / "saved"), text) == words(tagger, text)
+    later = Tagger(tmp_path / "saved", user_dict=["学云", "大数据 0"])
+    assert words(later, text) == "学云 计 算 大 数 据 ，"
+    assert Tagger(tmp_path / "tagger", user_dict=[]).predict("云") == ["n"]
+
+
+def test_the_dictionary_of_the_training_counts_in_prediction():
+    sentences = [list("云计算好"), list("好")] * 4
+    labels = [["n", "n", "n", "v"], ["v"]] * 4
+    settings = replace(LEARNS, scheme="lac", epochs=0)
+    tagger = train([*sentences, list("云计")], [*labels, ["n-B", "n-I"]], settings)
+    assert tagger.settings.lang == "characters"
+    settings = replace(settings, user_dict=["云计算"])
+    tagger = train([*sentences, list("云计")], [*labels, ["n-B", "n-I"]], settings)
+    assert words(tagger, "云计算") == "云计算"
+
+
+def test_the_dictionary_is_jiebas_if_tokens_are_its_words(tmp_path):
+    tagger = random_tagger(lang="zh", user_dict=["很学云 999999"], char_cnn=True)
+    tagger.save(tmp_path / "tagger")
+    tagger = Tagger(tmp_path / "tagger", user_dict=["云原生 999999 any"])
+    assert tagger.line("云原生很学云").words == ["云原生", "很学云"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "settings", "message"),
+    [
+        (WORD_LABELS, {"lang": "en"}, "user_dict.*en"),
+        (["O", "B-x", "I-x"], {"lang": "characters", "scheme": "bio"}, "user_dict.*labels"),
+        (WORD_LABELS, {"lang": "characters"}, "云 .* x"),  # no such tag
+    ],
+)
+def test_dictionaries_that_a_tagger_cannot_use(tmp_path, labels, settings, message):
+    random_tagger(labels, **settings).save(tmp_path / "tagger")
+    with pytest.raises(UserError, match=message):
+        Tagger(tmp_path / "tagger", user_dict=["云 x"])
+    sentences = [["云", "a"], ["云"]]
+    settings = replace(LEARNS, epochs=0, user_dict=["云 x"], **{"scheme": "lac", **settings})
+    with pytest.raises(UserError, match=message):
+        train(sentences, [labels[1:3], labels[1:2]], settings)
 
 
 # Training

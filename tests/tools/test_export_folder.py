@@ -55,7 +55,9 @@ CLASSIFIERS = {
 }
 JIEBA = {"unit": "jieba", "lang": "characters", "user_dict": ["很的 1000000"]}
 LAC = {"scheme": "lac", "lang": "zh", "elmo": False, "pieces": ["银行", "河", "苹果", "的"]}
-TAGGERS = {"tagger": {}, "lac": LAC, "jieba": JIEBA}
+WORDS = {"scheme": "lac", "lang": "characters", "elmo": False, "user_dict": ["云计算 5 v", "很银"]}
+TAGGERS = {"tagger": {}, "lac": LAC, "jieba": JIEBA, "words": WORDS}
+SPECIAL = ["云计算", "银行", "GitHub", "1,000", "http://t.cn/a", "😂", "👨‍👩‍👧", "Ａ１", "很"]
 
 
 def predicted(
@@ -84,6 +86,8 @@ def test_the_programs_answer_raw_lines_without_this_project(tmp_path, classifier
     folder = tmp_path / "exported"
     if kind in ("lac", "jieba"):
         lines = raw_lines(70, ["银行", "河流", "苹果", "很", "的", "Ａ１"], "")
+    elif kind == "words":
+        lines = raw_lines(70, SPECIAL, "")
     elif kind.startswith("pairs"):
         first = raw_lines(90, ["the", "river"])[20:]
         lines = [f"{a}\t{b}" for a, b in zip(first, lines, strict=True)]

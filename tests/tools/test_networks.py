@@ -19,6 +19,7 @@ from elmo_tasks.parsing.parser import Parser
 from elmo_tasks.parsing.settings import ParserSettings
 from elmo_tasks.tagging.tagger import Tagger
 from elmo_tasks.task import Task
+from elmo_tools.export.networks import TaggerNetwork
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -70,6 +71,12 @@ def test_a_tagger_of_jiebas_words(export, tmp_path, runtime, settings):
     expected = expected_ids(tagger, sentences)
     assert exported.label_ids(sentences) == expected
     assert [exported.label_ids([sentence])[0] for sentence in sentences] == expected
+
+
+def test_a_tagger_carries_the_dictionary_that_it_was_loaded_with(tmp_path):
+    random_tagger(tmp_path, elmo=False, scheme="lac", lang="characters", user_dict=["很的"])
+    tagger = Tagger(tmp_path / "tagger", "cpu", user_dict=["云计算 5 n"])
+    assert TaggerNetwork(tagger).files["user_dict.txt"] == "很的\n云计算 5 n\n"
 
 
 # N-grams, and the numbers of texts with them.
