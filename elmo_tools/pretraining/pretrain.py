@@ -47,6 +47,8 @@ def pretrain(
 ) -> ELMoEmbedder:
     """Pretrain ELMo on a text, and return an embedder with its last checkpoint.
 
+    `ELMoEmbedder(f"{save_dir}/best")` is that of the lowest held-out perplexity.
+
     text: a string or a path is a file, a glob or a folder, of raw text; a list of paths is several.
     A list or an iterator of strings is texts, which are read like the lines of a file; one of lists
     of strings is tokenised sentences.

@@ -2555,17 +2555,24 @@ USERS_FILES_AND_OBJECTS = [
         tests="tests/tools/test_export_folder.py::test_a_ready_made_model_is_exported_with_its_licence",
     ),
     Mutant(
+        name="name-of-a-linked-model",
+        file="elmo_core/weights/published.py",
+        old="if model.folder.resolve() == folder:",
+        new="if model.name == folder.name and model.folder.resolve() == folder:",
+        tests="tests/weights/test_published.py::test_a_published_model_may_be_a_link_to_another_disk",
+    ),
+    Mutant(
+        name="embed-the-same-command-twice",
+        file="elmo_tools/embedding/embed_text.py",
+        old="        if not output.exists():\n            raise\n",
+        new="        raise\n",
+        tests="tests/tools/test_embed_text.py::test_the_same_command_twice_makes_one_file",
+    ),
+    Mutant(
         name="notice-of-unedited-cards",
         file="elmo_core/weights/cards.py",
         old="if not is_unedited(folder / CARD):",
         new="if True:",
-        tests="tests/weights/test_cards.py",
-    ),
-    Mutant(
-        name="notice-that-a-user-wrote",
-        file="elmo_core/weights/cards.py",
-        old="if path.exists() and not is_unedited(path):",
-        new="if False:",
         tests="tests/weights/test_cards.py",
     ),
     Mutant(
@@ -2577,10 +2584,10 @@ USERS_FILES_AND_OBJECTS = [
     ),
     Mutant(
         name="save-keeps-a-users-card",
-        file="elmo_tasks/folder.py",
-        old="if text != _signed(card_before):",
-        new="if not text:",
-        tests="tests/tasks/test_elmo_tasks_folder.py",
+        file="elmo_core/weights/cards.py",
+        old="if path.exists() and not is_unedited(path):",
+        new="if False:",
+        tests="tests/tasks/test_elmo_tasks_folder.py tests/weights/test_cards.py",
     ),
     Mutant(
         name="save-refuses-other-tasks",

@@ -394,11 +394,11 @@ def test_a_missing_elmo_is_not_called_damage(tmp_path, trained, monkeypatch):
 
 def test_a_ready_made_model_that_is_saved_keeps_its_licence(tmp_path):
     """From folder to folder, in a copy, and when it is saved where it is; its ELMo is not there."""
-    Tagger("zh-gsd").save(tmp_path / "first")
+    Tagger("en-ewt").save(tmp_path / "first")
     first = Tagger(tmp_path / "first")
     notice = (tmp_path / "first/NOTICE.md").read_text(encoding="utf-8")
-    assert "CC BY-SA 4.0" in notice and "UNER_Chinese-GSDSIMP" in notice
-    assert "CMRC 2018" not in notice
+    assert "CC BY-SA 4.0" in notice and "UD English EWT" in notice
+    assert "IMDB" not in notice
     assert "NOTICE.md" in (tmp_path / "first/README.md").read_text(encoding="utf-8")
     pickle.loads(pickle.dumps(first)).save(tmp_path / "second")
     first.save(tmp_path / "first", overwrite=True)
@@ -407,12 +407,12 @@ def test_a_ready_made_model_that_is_saved_keeps_its_licence(tmp_path):
 
 
 def test_a_notice_goes_with_the_model_that_it_is_of(tmp_path, trained):
-    Tagger("zh-gsd").save(tmp_path)
+    Tagger("en-ewt").save(tmp_path)
     trained.save(tmp_path, overwrite=True)
     assert not (tmp_path / "NOTICE.md").exists()
     trained.save(tmp_path, overwrite=True)
     (tmp_path / "NOTICE.md").write_text("mine", encoding="utf-8")
-    Tagger("zh-gsd").save(tmp_path, overwrite=True)
+    Tagger("en-ewt").save(tmp_path, overwrite=True)
     assert (tmp_path / "NOTICE.md").read_text(encoding="utf-8") == "mine"
 
 
