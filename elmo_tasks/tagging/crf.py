@@ -110,14 +110,19 @@ class LinearChainCRF(nn.Layer):
         x = emissions.astype(np.float64)
         in_float64 = [scores.astype(np.float64) for scores in self.decoding_scores()]
         transitions, start, stop = in_float64
+        # Each step's sums are products with these, scaled to at most 1.
+        top = transitions.max(axis=0)  # of the transitions to each label, (K,)
+        forward = np.exp(transitions - top)
+        top_from = transitions.max(axis=1)  # of those from each label, (K,)
+        backward = np.exp(transitions.T - top_from)
         # The log of the sum over all prefixes that end with a label at each token, each (K,).
         before = [x[0] + start]
         for emitted in x[1:]:
-            before.append(np.logaddexp.reduce(before[-1][:, None] + transitions, axis=0) + emitted)
+            before.append(_log_product(before[-1], forward) + top + emitted)
         # The same over all that can follow a label, from the last token to the first.
         after = [stop]
         for emitted in x[:0:-1]:
-            after.append(np.logaddexp.reduce(transitions + emitted + after[-1], axis=1))
+            after.append(_log_product(emitted + after[-1], backward) + top_from)
         total = np.logaddexp.reduce(before[-1] + stop)
         steps = transitions[path[:-1], path[1:]] + x[np.arange(1, len(path)), path[1:]]
         score = np.concatenate([[0], np.cumsum(steps)])  # of the path up to each token
@@ -127,6 +132,13 @@ class LinearChainCRF(nn.Layer):
             from_last = after[-end][path[end - 1]]
             logs.append(to_first + score[end - 1] - score[begin] + from_last - total)
         return np.exp(np.minimum(logs, 0)).tolist()
+
+
+def _log_product(logs: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The log of the product of exp(logs) (K,) and weights (K, K)."""
+    largest = logs.max()
+    with np.errstate(divide="ignore"):  # log 0: no label leads to this one
+        return np.log(np.exp(logs - largest) @ weights) + largest
 
 
 def _penalty(is_forbidden: np.ndarray) -> paddle.Tensor:

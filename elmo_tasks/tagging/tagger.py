@@ -298,7 +298,8 @@ class Tagger(Task[TaggerSettings, Sentence, Prediction]):
         lang = lang or self.settings.lang
         words = replace(self.tokeniser, lang=lang)(text)
         if lang == "characters":
-            return Line(text, words, words, spaced=with_spaces(text))
+            tokens = [self.piece_splitter.normalised(word) for word in words]
+            return Line(text, words, tokens, spaced=with_spaces(text))
         if self.settings.scheme == "lac":
             return Line(text, *self.piece_splitter.split_line(words))
         return Line(text, words, words)

@@ -2164,6 +2164,20 @@ TAGGING = [
         tests="tests/tasks/test_inputs.py",
     ),
     Mutant(
+        name="crf-scale-of-what-follows",
+        file="elmo_tasks/tagging/crf.py",
+        old="backward) + top_from)",
+        new="backward))",
+        tests="tests/tasks/test_crf.py",
+    ),
+    Mutant(
+        name="tagger-full-width-characters",
+        file="elmo_tasks/tagging/tagger.py",
+        old="[self.piece_splitter.normalised(word) for word in words]",
+        new="words",
+        tests="tests/tasks/test_tagger.py",
+    ),
+    Mutant(
         name="crf-rules-of-transitions",
         file="elmo_tasks/tagging/crf.py",
         old="transitions = self.transitions + self.penalty[:-1]",

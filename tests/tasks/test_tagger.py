@@ -474,6 +474,16 @@ def test_pieces_are_by_default_elmos_words(small_weights):
     assert tagger.line("苹果很好").tokens == ["苹果", "很", "好"]
 
 
+def test_full_width_digits_among_characters_are_read_as_the_usual_ones():
+    """Unless the training text has them."""
+    for digits, tokens in (("25", "25年"), ("２５", "２５年")):
+        sentence = [*digits, "年"]
+        settings = replace(LEARNS, epochs=0, scheme="lac", lang="characters")
+        tagger = train([sentence] * 9, [["TIME-B", "TIME-I", "TIME-I"]] * 9, settings)
+        line = tagger.line("２５年")
+        assert line.tokens == list(tokens) and line.words == list("２５年")
+
+
 def test_full_width_marks_stay_if_they_are_pieces(tmp_path):
     (tmp_path / "train").write_text("苹果/n ，/w 很/c\n" * 9, encoding="utf-8")
     for words, mark in (["苹果", "，"], "，"), (["苹果"], ","):
