@@ -1,5 +1,6 @@
 """The linear-chain CRF: exact loss in log space, decoding, and probabilities of spans."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ nn = paddle.nn
 
 FORBIDDEN_SCORE = -1e4  # of a forbidden transition
 LEARNING_RATE = 0.2  # as a share of the network's
+SMALLEST = 1e-300  # instead of sums that are 0
 
 
 class LinearChainCRF(nn.Layer):
@@ -31,8 +33,8 @@ class LinearChainCRF(nn.Layer):
         self.transitions = self.create_parameter([n_labels, n_labels], attr=attribute)  # (from, to)
         self.start = self.create_parameter([n_labels], attr=attribute)
         self.stop = self.create_parameter([n_labels], attr=attribute)
-        self.register_buffer("penalty", _penalty(forbidden), persistable=False)
-        self.register_buffer("last_penalty", _penalty(forbidden_last), persistable=False)
+        self.penalty = _penalty(forbidden)
+        self.last_penalty = _penalty(forbidden_last)
 
     def forward(
         self, emissions: paddle.Tensor, labels: np.ndarray, lengths: np.ndarray
@@ -94,10 +96,10 @@ class LinearChainCRF(nn.Layer):
 
     def decoding_scores(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Transitions (K, K), start and stop (K,), with the scores of what is forbidden."""
-        transitions = self.transitions + self.penalty[:-1]
-        start = self.start + self.penalty[-1]
-        stop = self.stop + self.last_penalty
-        return transitions.numpy(), start.numpy(), stop.numpy()
+        transitions = self.transitions.numpy() + self.penalty[:-1]
+        start = self.start.numpy() + self.penalty[-1]
+        stop = self.stop.numpy() + self.last_penalty
+        return transitions, start, stop
 
     def span_probabilities(
         self, emissions: np.ndarray, path: np.ndarray, spans: Sequence[tuple[int, int]]
@@ -107,39 +109,45 @@ class LinearChainCRF(nn.Layer):
         Only label sequences that are not forbidden count.
         emissions (T, K) and path (T,) of one sentence.
         """
-        x = emissions.astype(np.float64)
         in_float64 = [scores.astype(np.float64) for scores in self.decoding_scores()]
         transitions, start, stop = in_float64
-        # Each step's sums are products with these, scaled to at most 1.
-        top = transitions.max(axis=0)  # of the transitions to each label, (K,)
-        forward = np.exp(transitions - top)
-        top_from = transitions.max(axis=1)  # of those from each label, (K,)
-        backward = np.exp(transitions.T - top_from)
-        # The log of the sum over all prefixes that end with a label at each token, each (K,).
-        before = [x[0] + start]
-        for emitted in x[1:]:
-            before.append(_log_product(before[-1], forward) + top + emitted)
-        # The same over all that can follow a label, from the last token to the first.
-        after = [stop]
-        for emitted in x[:0:-1]:
-            after.append(_log_product(emitted + after[-1], backward) + top_from)
-        total = np.logaddexp.reduce(before[-1] + stop)
+        x = emissions.astype(np.float64)
+        x[0] += start
+        x[-1] += stop
+        before = prefix_sums(x, transitions)
+        after = prefix_sums(x[::-1], transitions.T)[::-1] - x
+        total = np.logaddexp.reduce(before[-1])
         steps = transitions[path[:-1], path[1:]] + x[np.arange(1, len(path)), path[1:]]
         score = np.concatenate([[0], np.cumsum(steps)])  # of the path up to each token
         logs = []
         for begin, end in spans:
-            to_first = before[begin][path[begin]]
-            from_last = after[-end][path[end - 1]]
+            to_first = before[begin, path[begin]]
+            from_last = after[end - 1, path[end - 1]]
             logs.append(to_first + score[end - 1] - score[begin] + from_last - total)
         return np.exp(np.minimum(logs, 0)).tolist()
 
 
-def _log_product(logs: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The log of the product of exp(logs) (K,) and weights (K, K)."""
-    largest = logs.max()
-    with np.errstate(divide="ignore"):  # log 0: no label leads to this one
-        return np.log(np.exp(logs - largest) @ weights) + largest
+def prefix_sums(x: np.ndarray, transitions: np.ndarray) -> np.ndarray:
+    """The logs (T, K) of the sums of exp(score) over all prefixes that end with a label at a token.
+
+    x (T, K), transitions (K, K). The sums of each token are scaled to 1: products, not logs, of
+    matrices are fast.
+    """
+    top = transitions.max(axis=0)  # (K,)
+    weights = np.exp(transitions - top)
+    gains = x + top
+    gains[0] = x[0]
+    scales = gains.max(axis=1)  # logs (T,)
+    factors = np.exp(gains - scales[:, None])
+    sums = np.empty_like(x)
+    sums[0] = factors[0]
+    for t in range(1, len(x)):
+        row = (sums[t - 1] @ weights) * factors[t]
+        total = row.sum() + SMALLEST
+        sums[t] = row / total
+        scales[t] += math.log(total)
+    return np.log(np.maximum(sums, SMALLEST)) + np.cumsum(scales)[:, None]
 
 
-def _penalty(is_forbidden: np.ndarray) -> paddle.Tensor:
-    return to_tensor(np.where(is_forbidden, FORBIDDEN_SCORE, 0).astype(np.float32))
+def _penalty(is_forbidden: np.ndarray) -> np.ndarray:
+    return np.where(is_forbidden, FORBIDDEN_SCORE, 0).astype(np.float32)

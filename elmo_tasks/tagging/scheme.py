@@ -13,6 +13,7 @@ where a B and an I or E are among them: S, M and L, for example, are plain label
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import chain
 
 import numpy as np
@@ -34,6 +35,7 @@ def split_lac_label(label: str) -> tuple[str, str]:
     return label, ""
 
 
+@lru_cache(10_000, typed=True)  # 1 is not True
 def prefix_and_tag(label: Label, scheme: str) -> tuple[str, str]:
     """A label's prefix, one of B, I, E, S and O, and its tag."""
     label = str(label)

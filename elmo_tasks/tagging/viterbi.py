@@ -15,20 +15,19 @@ def best_paths(
     Scores of B sentences, T steps, K labels: emissions (B, T, K), transitions (K, K) from and to,
     start and stop (K,). lengths: (B,).
     """
-    scores = emissions[:, 0] + start  # (B, K): of the best prefix that ends with each label
-    backpointers = []
-    ends = [scores + stop]
-    for t in range(1, emissions.shape[1]):
-        sums = scores[:, None] + transitions.T  # (B, to, from)
-        backpointers.append(sums.argmax(axis=2))
-        scores = sums.max(axis=2) + emissions[:, t]
-        ends.append(scores + stop)
-    paths = []
-    for row, length in enumerate(lengths.tolist()):
-        path = []  # from the last label to the first
-        if length:
-            path.append(int(ends[length - 1][row].argmax()))
-            for step in reversed(backpointers[: length - 1]):
-                path.append(step[row, path[-1]])
-        paths.append(np.array(path[::-1], np.int64))
-    return paths
+    # The sentences come last, which makes the maxima over the labels several times faster.
+    emissions = np.ascontiguousarray(emissions.transpose(1, 2, 0))  # (T, K, B)
+    n_steps, n_labels, n_rows = emissions.shape
+    scores = np.empty_like(emissions)  # of the best prefix that ends with each label
+    scores[0] = emissions[0] + start[:, None]
+    sums = np.empty((n_labels, n_labels, n_rows), emissions.dtype)  # (from, to, B)
+    for t in range(1, n_steps):
+        np.add(scores[t - 1][:, None], transitions[:, :, None], out=sums)
+        np.max(sums, axis=0, out=scores[t])
+        scores[t] += emissions[t]
+    labels = np.zeros((n_steps, n_rows), np.int64)
+    following = stop[:, None]  # (K, B): what each label adds to the score with what follows it
+    for t in range(n_steps - 1, -1, -1):
+        labels[t] = (scores[t] + following).argmax(axis=0)
+        following = np.where(lengths > t, transitions[:, labels[t]], stop[:, None])
+    return [labels[:length, row] for row, length in enumerate(lengths.tolist())]

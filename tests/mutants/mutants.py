@@ -2164,10 +2164,10 @@ TAGGING = [
         tests="tests/tasks/test_inputs.py",
     ),
     Mutant(
-        name="crf-scale-of-what-follows",
+        name="crf-scales-of-the-sums",
         file="elmo_tasks/tagging/crf.py",
-        old="backward) + top_from)",
-        new="backward))",
+        old="scales[t] += math.log(total)",
+        new="pass",
         tests="tests/tasks/test_crf.py",
     ),
     Mutant(
@@ -2180,22 +2180,22 @@ TAGGING = [
     Mutant(
         name="crf-rules-of-transitions",
         file="elmo_tasks/tagging/crf.py",
-        old="transitions = self.transitions + self.penalty[:-1]",
-        new="transitions = self.transitions",
+        old="transitions = self.transitions.numpy() + self.penalty[:-1]",
+        new="transitions = self.transitions.numpy()",
         tests="tests/tasks/test_crf.py",
     ),
     Mutant(
         name="crf-rules-of-the-first-label",
         file="elmo_tasks/tagging/crf.py",
-        old="self.start + self.penalty[-1]",
-        new="self.start",
+        old="self.start.numpy() + self.penalty[-1]",
+        new="self.start.numpy()",
         tests="tests/tasks/test_crf.py",
     ),
     Mutant(
         name="crf-rules-of-the-last-label",
         file="elmo_tasks/tagging/crf.py",
-        old="stop = self.stop + self.last_penalty",
-        new="stop = self.stop",
+        old="stop = self.stop.numpy() + self.last_penalty",
+        new="stop = self.stop.numpy()",
         tests="tests/tasks/test_crf.py",
     ),
     Mutant(
@@ -2243,15 +2243,15 @@ TAGGING = [
     Mutant(
         name="viterbi-transitions",
         file="elmo_tasks/tagging/viterbi.py",
-        old="scores[:, None] + transitions.T",
-        new="scores[:, None] + transitions",
+        old="np.add(scores[t - 1][:, None], transitions[:, :, None], out=sums)",
+        new="np.add(scores[t - 1][:, None], transitions.T[:, :, None], out=sums)",
         tests="tests/tasks/test_crf.py",
     ),
     Mutant(
         name="viterbi-ends-of-short-sentences",
         file="elmo_tasks/tagging/viterbi.py",
-        old="ends[length - 1][row]",
-        new="ends[-1][row]",
+        old="np.where(lengths > t, transitions[:, labels[t]], stop[:, None])",
+        new="transitions[:, labels[t]]",
         tests="tests/tasks/test_crf.py",
     ),
     Mutant(
