@@ -100,7 +100,7 @@ class TextSettings(Settings):
     )
     user_dict: str | Path | Sequence[str] | None = setting(
         None,
-        "words for jieba, one per line (frequency, tag optional)",
+        "words for jieba or a tagger of characters, one per line (frequency, tag optional)",
         of=LIST_OR_FILE,
         group="data",
         metavar="FILE",
