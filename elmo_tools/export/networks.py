@@ -263,7 +263,7 @@ class TaggerNetwork(TaskNetwork):
                 "meaning": "of the labels in `settings`, before the CRF",
             }
         }
-        if tagger.settings.scheme == "lac":
+        if tagger.settings.scheme == "lac" or tagger.settings.lang == "characters":
             self.settings["pieces"] = "pieces.txt"
             self.settings["whole"] = tagger.piece_splitter.whole
             self.add_table("pieces", sorted(tagger.piece_splitter.known))

@@ -2489,6 +2489,13 @@ CONSTRAINTS = [
         tests="tests/tasks/test_tagger.py",
     ),
     Mutant(
+        name="export-full-width-characters",
+        file="elmo_tools/export/examples/predict_tagger.py",
+        old="[PIECES.normalised(word) for word in words]",
+        new="words",
+        tests="tests/tools/test_export_folder.py::test_the_programs_answer_raw_lines_without_this_project[words-run_paddle]",
+    ),
+    Mutant(
         name="export-constraints",
         file="elmo_tools/export/examples/predict_tagger.py",
         old="if CONSTRAINTS:",

@@ -14,8 +14,9 @@ SCHEME = SETTINGS["scheme"]
 LABELS = SETTINGS["labels"]
 # The CRF's.
 TRANSITIONS, START, STOP = [np.array(scores, np.float32) for scores in SETTINGS["crf"]]
-HAS_PIECES = SCHEME == "lac" and SETTINGS["lang"] != "characters"
-PIECES = PieceSplitter(table(SETTINGS["pieces"]), SETTINGS["whole"]) if HAS_PIECES else None
+PIECES = None
+if "pieces" in SETTINGS:
+    PIECES = PieceSplitter(table(SETTINGS["pieces"]), SETTINGS["whole"])
 HAS_CHARACTERS = SETTINGS["lang"] == "characters"
 CONSTRAINTS = None
 if HAS_CHARACTERS and are_of_words(LABELS, SCHEME):
@@ -39,7 +40,8 @@ def read(line: str) -> Line:
     """Split a line into words, and for some models these into the pieces that are labelled."""
     words = tokenise(line)
     if HAS_CHARACTERS:
-        return Line(line, words, words, spaced=with_spaces(line))
+        tokens = [PIECES.normalised(word) for word in words]
+        return Line(line, words, tokens, spaced=with_spaces(line))
     if not PIECES:
         return Line(line, words, words)
     pieces, tokens = PIECES.split_line(words)
