@@ -114,6 +114,9 @@ class WordConstraints:
 
     def _check(self, words: Mapping[str, Entry]) -> None:
         """Raise if the tagger cannot give a word its tag."""
+        tags_inside = {
+            tag for tag in self.tags if not self.penalties[self._number(INSIDE, tag)].all()
+        }
         for word, entry in words.items():
             if not entry.tag or not self.tags:
                 continue
@@ -122,7 +125,7 @@ class WordConstraints:
                 expected = f"expected none, or one of the tagger's: {known}"
                 raise UserError(f"`user_dict`: {word} has the tag {entry.tag}, {expected}.")
             is_long = len(word) > 1 and not entry.is_split
-            if is_long and self.penalties[self._number(INSIDE, entry.tag)].all():
+            if is_long and entry.tag not in tags_inside:
                 limit = "which the tagger gives to single characters only"
                 raise UserError(f"`user_dict`: {word} has the tag {entry.tag}, {limit}.")
 
@@ -201,9 +204,11 @@ class Dictionary:
                 continue
             for length in self.lengths[match[0]]:
                 word = characters[begin : begin + length]
+                if word not in self.words:
+                    continue
                 end = begin + len(word)
                 edges = (places[begin], places[end - 1] + 1)
-                if word in self.words and not any(TOGETHER.match(text, edge) for edge in edges):
+                if not any(TOGETHER.match(text, edge) for edge in edges):
                     yield begin, end, self.words[word]
                     done = end
                     break
