@@ -35,7 +35,7 @@ from elmo_core.files import disk
 from elmo_core.messages import UserError, log
 from elmo_core.text.text_files import read_lines
 from elmo_tasks import Tagger
-from elmo_tasks.tagging.constraints import WordConstraints, with_spaces
+from elmo_tasks.tagging.constraints import GAP, SPECIAL, WordConstraints, with_spaces
 from elmo_tasks.tagging.data import SentenceReader, in_pieces
 from elmo_tasks.tagging.network import TaggerNetwork
 from elmo_tasks.tagging.scheme import forbidden_transitions, spans, split_lac_label
@@ -45,6 +45,7 @@ from elmo_tasks.tagging.viterbi import best_paths
 
 # What corpora call the names that LAC has; names of states are places.
 NAMES = {"PER": "PER", "LOC": "LOC", "ORG": "ORG", "GPE": "LOC"}
+ADDRESS_TAG = "xc"  # LAC's most frequent tag of the parts of addresses
 EXCLUDED_SCORE = -1e4  # of labels that contradict people's
 ABSENT_SCORE = -6.0  # of transitions that LAC, which has no labels of single characters, lacks
 SETTINGS = TaggerSettings(
@@ -140,15 +141,11 @@ class Labeller:
         names: those that people have labelled in it, which has no white space; None: unknown.
         """
         spaced = with_spaces(text)
-        characters = [character for character in spaced if not character.isspace()]
+        characters = list(GAP.sub("", spaced))
         if not characters:
             return []
-        emissions = self.lac.emissions(text)
-        kept = [place for place, character in enumerate(text) if not character.isspace()]
-        if len(kept) != len(characters):  # LAC reads what is no token, such as a joiner
-            emissions = self.lac.emissions("".join(characters))
-            kept = list(range(len(characters)))
-        scores = emissions[kept]
+        places = [place for place, character in enumerate(spaced) if not GAP.match(character)]
+        scores = self.lac.emissions(spaced)[places]
         scores = scores + self.constraints.scores([characters], [spaced], len(characters))[0]
         if names is not None:
             scores = scores + self._of_names(names, len(characters))
@@ -159,7 +156,8 @@ class Labeller:
             stop=np.zeros(len(self.labels)),
             lengths=np.array([len(characters)]),
         )
-        return joined_words(characters, [self.labels[number] for number in path])
+        words = joined_words(characters, [self.labels[number] for number in path])
+        return [(word, ADDRESS_TAG if is_address(word) else tag) for word, tag in words]
 
     def _of_names(self, names: Sequence[tuple[int, int, str]], n_characters: int) -> np.ndarray:
         """The scores that make these, and no others, the names of a text."""
@@ -172,6 +170,11 @@ class Labeller:
         for _, end, _ in names:  # the next word begins
             excluded[end] |= self.is_inner
         return np.where(excluded[:-1], EXCLUDED_SCORE, 0)
+
+
+def is_address(word: str) -> bool:
+    match = SPECIAL.fullmatch(word)
+    return match is not None and match.lastgroup == "address"
 
 
 def label(args) -> None:

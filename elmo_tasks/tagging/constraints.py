@@ -7,7 +7,8 @@ A tagger whose labels say which word each character belongs to decodes under the
   and an emoji of several characters are never broken. An address is a word. The others may be part
   of one: 2019年, 30%, T恤, 8GB. Full-width letters and digits are like the usual ones.
 - An emoji is a word, and so is a mark that is never part of one: brackets, quotation marks, most
-  punctuation, # and @. If it is repeated (……, !!!), that may be one word.
+  punctuation, # and @. If it is repeated (……, !!!), that may be one word. A tagger with the tag w,
+  punctuation in the tag sets of LAC and of Peking University, gives it to each.
 - A word of the user's dictionary is one word, with the dictionary's tag if it has one. The longest
   match from the left counts, whatever white space is in it, before all other constraints.
 """
@@ -23,6 +24,7 @@ from elmo_core.text.segmenter import Entry, Segmenter
 from elmo_core.text.tokenise import JOINERS, NOT_JOINING, paragraphs
 from elmo_tasks.tagging.scheme import prefix_and_tag
 
+MARK_TAG = "w"
 # What is known of a token. Higher numbers are of words with a tag.
 FREE = 0
 BEGINS = 1  # a word
@@ -107,6 +109,9 @@ class WordConstraints:
             has_other = np.array(tags) != tag
             excluded += [is_inner | has_other, ~is_inner | has_other]
         self.penalties = np.where(excluded, EXCLUDED_SCORE, 0).astype(np.float32)
+        self.of_mark = BEGINS
+        if MARK_TAG in self.tags:
+            self.of_mark = self._number(BEGINS, MARK_TAG)
         self.dictionary = None
         if dictionary and dictionary.words:
             self.dictionary = Dictionary(dictionary.words)
@@ -157,7 +162,7 @@ class WordConstraints:
             text, places = joined(tokens)
         text = narrowed(text)
         known = [FREE] * (len(text) + 1)  # of each character, and what follows the last
-        mark_special(text, known)
+        mark_special(text, known, self.of_mark)
         if self.dictionary:
             self._mark_words(text, known)
         if places is None:
@@ -214,8 +219,12 @@ class Dictionary:
                     break
 
 
-def mark_special(text: str, known: list[int]) -> None:
-    """Set what is known of white space, runs and marks in a text, and of what follows them."""
+def mark_special(text: str, known: list[int], of_mark: int = BEGINS) -> None:
+    """Set what is known of white space, runs and marks in a text, and of what follows them.
+
+    of_mark: BEGINS, or its number with the tag of marks.
+    """
+    of_repeated = FREE if of_mark == BEGINS else of_mark
     for match in SPECIAL.finditer(text):
         begin, end = match.span()
         kind = match.lastgroup
@@ -223,12 +232,14 @@ def mark_special(text: str, known: list[int]) -> None:
             known[begin + 1 : end] = [INSIDE] * (end - begin - 1)
             if kind == "alone":
                 for place in range(begin, end, len(match[kind])):
-                    known[place] = FREE  # repeated
-            if kind != "run":
+                    known[place] = of_repeated
+                known[begin] = of_mark
+                known[end] = BEGINS
+            elif kind == "address":
                 known[begin] = BEGINS
                 known[end] = BEGINS
     for gap in GAP.finditer(text):
-        if gap[0].isspace() or known[gap.start()] == BEGINS:
+        if known[gap.end()] == FREE and (gap[0].isspace() or known[gap.start()] == BEGINS):
             known[gap.end()] = BEGINS
 
 

@@ -134,6 +134,15 @@ def test_labels_obey_the_taggers_constraints(weights, tmp_path):
     assert "，" in words and all(word.rsplit("/", 1)[1] in TAGS for word in second.split())
 
 
+def test_labels_of_marks_emoji_and_addresses(weights):
+    family = "👨\u200d👩\u200d👧"
+    words = zh_lac.Labeller().label(f"我爱{family}😂😂 a1@a.cn，去 www.a.com/1总")
+    assert "".join(word for word, _ in words) == "我爱👨👩👧😂😂a1@a.cn，去www.a.com/1总"
+    tags = dict(words)
+    assert [tags[word] for word in ("👨👩👧", "😂", "，")] == ["w"] * 3
+    assert tags["a1@a.cn"] == tags["www.a.com/1"] == "xc"
+
+
 def test_without_constraints_the_labels_are_the_best_of_lacs_network(weights):
     labeller = zh_lac.Labeller()
     text = "我爱北京"

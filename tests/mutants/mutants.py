@@ -2178,6 +2178,27 @@ TAGGING = [
         tests="tests/tasks/test_tagger.py",
     ),
     Mutant(
+        name="constraints-tag-of-marks",
+        file="elmo_tasks/tagging/constraints.py",
+        old="if MARK_TAG in self.tags:",
+        new="if not self.tags:",
+        tests="tests/tasks/test_constraints.py",
+    ),
+    Mutant(
+        name="constraints-tag-of-repeated-marks",
+        file="elmo_tasks/tagging/constraints.py",
+        old="of_repeated = FREE if of_mark == BEGINS else of_mark",
+        new="of_repeated = FREE",
+        tests="tests/tasks/test_constraints.py",
+    ),
+    Mutant(
+        name="constraints-tag-of-marks-behind-white-space",
+        file="elmo_tasks/tagging/constraints.py",
+        old="if known[gap.end()] == FREE and (",
+        new="if (",
+        tests="tests/tasks/test_constraints.py",
+    ),
+    Mutant(
         name="crf-rules-of-transitions",
         file="elmo_tasks/tagging/crf.py",
         old="transitions = self.transitions.numpy() + self.penalty[:-1]",

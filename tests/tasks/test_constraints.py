@@ -73,6 +73,22 @@ def test_what_is_known_of_raw_text(text, expected):
     assert shown(text) == expected
 
 
+def test_marks_and_emoji_have_the_tag_of_punctuation():
+    labels = ["n", "n-B", "n-I", "w", "w-B", "w-I"]
+    constraints = WordConstraints(labels, "lac")
+    text = "好……，😂👍🏽 #大"
+    tokens = Tokeniser("characters")(text)
+    known = constraints.of(tokens, with_spaces(text))
+    allowed = []
+    for penalties in constraints.penalties[known]:
+        allowed.append([label for label, score in zip(labels, penalties, strict=True) if not score])
+    mark = ["w", "w-B"]
+    begins = ["n", "n-B", "w", "w-B"]
+    assert tokens == list("好……，😂👍🏽#大")
+    assert allowed[:5] == [labels, mark, mark, mark, mark]
+    assert allowed[5:] == [mark, ["n-I", "w-I"], mark, begins]
+
+
 def test_white_space_between_given_tokens_is_unknown():
     constraints = WordConstraints(LABELS, "lac")
     assert constraints.of(list("a1，好")).tolist() == [FREE, INSIDE, BEGINS, BEGINS]
