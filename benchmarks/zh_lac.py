@@ -58,7 +58,7 @@ SETTINGS = TaggerSettings(
     hidden_dim=128,
     n_layers=2,
     dropout=0.0,
-    epochs=2,
+    epochs=1,
     batch_size=64,
     lr=2e-4,
     warmup=0.02,
@@ -260,6 +260,8 @@ class FromLac(Tagger):
         words = list(dict.fromkeys(parts["words"] + characters()))
         parts["words"] = words
         parts["pieces"] = words
+        # The text may lack emoji of several characters, such as 👍🏽.
+        parts["labels"] = sorted(set(parts["labels"]) | {"w-B", "w-I"})
         return settings, parts, data
 
     def build(self) -> TaggerNetwork:

@@ -212,6 +212,7 @@ def test_the_tagger_begins_with_lacs_network(weights, tmp_path):
     )
     # all of LAC's characters, with its embeddings
     assert "总" in tagger.parts["words"] and "１" not in tagger.parts["words"]
+    assert [(span.text, span.label) for span in tagger.spans("👍🏽")] == [("👍🏽", "w")]
 
 
 def test_transitions_that_single_characters_exclude():
