@@ -153,21 +153,24 @@ def published_row(model: published.PublishedModel) -> tuple[str, ...]:
 
 
 def ready_made_rows(models: Sequence[published.PublishedModel]) -> list[tuple[str, ...]]:
-    """List the ready-made taggers and parsers over these models."""
+    """List the ready-made taggers and parsers in the languages of these models.
+
+    Their names begin with that of the bundled model of their language.
+    """
     languages = {model.name: model.language for model in models}
     rows = []
     for folder in ready_made():
-        values = disk.read_json(folder / checkpoint.CONFIG, "the settings of a trained model")
-        elmo = values["elmo"]
-        if elmo in languages:
+        language = languages.get(folder.name.partition("-")[0])
+        if language:
+            values = disk.read_json(folder / checkpoint.CONFIG, "the settings of a trained model")
             size = sum(file.stat().st_size for file in folder.iterdir())
             rows.append(
                 (
                     folder.name,
                     values["task"],
-                    elmo,
-                    languages[elmo],
-                    values["scores"]["summary"]["test"].strip(),
+                    values["elmo"] or "",
+                    language,
+                    values["scores"]["summary"].get("test", "").strip(),
                     f"{size / 1e6:.1f} MB",
                 )
             )

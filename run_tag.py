@@ -5,7 +5,7 @@
     python run_tag.py train --train_file=train.txt --init_from_ckpt=none \\
         --word_vectors=glove.txt --save_dir=tagger
     echo "Rockwell said it signed ." | python run_tag.py predict --model_dir=tagger
-    python run_tag.py predict --model_dir=zh-gsd --user_dict=words.txt --output_format=words
+    python run_tag.py predict --model_dir=zh-lac --user_dict=words.txt --output_format=words
     python run_tag.py evaluate --model_dir=tagger --test_file=test.txt
 
 The ending of a file names its format: .json and .jsonl objects, .conllu CoNLL-U; others have

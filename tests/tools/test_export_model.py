@@ -20,9 +20,9 @@ def test_a_name_of_two_models_is_explained(tmp_path):
 
 def test_a_users_model_takes_precedence_over_a_name(tmp_path, monkeypatch):
     random_tagger(tmp_path, elmo=False)
-    (tmp_path / "tagger").rename(tmp_path / "zh-gsd")
+    (tmp_path / "tagger").rename(tmp_path / "zh-lac")
     monkeypatch.chdir(tmp_path)
-    assert export_model.find_task("zh-gsd") == Path("zh-gsd")
+    assert export_model.find_task("zh-lac") == Path("zh-lac")
 
 
 def test_flags_of_elmo_are_not_a_taggers(tmp_path):

@@ -175,6 +175,9 @@ def test_models_are_listed_without_a_network(server, capsys):
         "name",
         "manylangs-german",
     ]
+    convert.main(["list", "--language=zh"])
+    (*_, ready_made) = capsys.readouterr().out.splitlines()
+    assert ready_made.split()[:4] == ["zh-lac", "tagger", "Chinese", "(zh)"]  # without ELMo
     assert [model.name for model in elmo.models("Norwegian Bokmål")] == [
         "manylangs-norwegian-bokmal"
     ]
