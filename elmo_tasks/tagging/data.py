@@ -2,7 +2,7 @@
 
 columns    a token and its label per line, separated by tabs or, in lines without a tab, by spaces;
            a blank line, or one that begins with -DOCSTART-, ends a sentence; a first line such as
-           "token<TAB>label" is a header
+           "token<TAB>label" is a header; comments such as "# sent_id = 3" are left out
 conllu     CoNLL-U: columns with comments, ranges and empty nodes, which are left out
 json       objects in an array, jsonl: one per line; of tokens and labels,
            {"tokens": [...], "ner_tags": [...]}, or of a text and its spans, as doccano and CLUENER
@@ -46,6 +46,8 @@ TOKEN_KEYS = ("token", "tokens", "word", "words")
 LABEL_KEYS = ("labels", "ner_tags", "tags", "pos_tags", "chunk_tags", "label", "tag", "pos", "ner")
 SPAN_KEYS = ("label", "labels", "spans", "entities")
 NOT_A_WORD = re.compile(r"#|\d+[-.]\d+\t")  # of CoNLL-U: a comment, a range, an empty node
+# Of CoNLL-U, in other files with columns. A line with the token # is none.
+COMMENT = re.compile(r"# (?:newdoc|newpar|newdoc id = .*|newpar id = .*|sent_id = .*|text = .*)")
 CharSpan = tuple[int, int, str]  # begin, end and label
 
 
@@ -163,6 +165,8 @@ class SentenceReader:
             if number == 1 and _is_header(line):
                 continue
             if is_conllu and NOT_A_WORD.match(line):
+                continue
+            if COMMENT.fullmatch(line):
                 continue
             where = f"{path}:{number}"
             columns = _split_columns(line)

@@ -2199,6 +2199,13 @@ TAGGING = [
         tests="tests/tasks/test_constraints.py",
     ),
     Mutant(
+        name="tagging-comments-among-columns",
+        file="elmo_tasks/tagging/data.py",
+        old="if COMMENT.fullmatch(line):",
+        new="if False:",
+        tests="tests/tasks/test_tagging_data.py",
+    ),
+    Mutant(
         name="crf-rules-of-transitions",
         file="elmo_tasks/tagging/crf.py",
         old="transitions = self.transitions.numpy() + self.penalty[:-1]",

@@ -35,10 +35,23 @@ def read(path, content: str, **settings) -> list[tuple[list, list]]:
     return [(sentence.tokens, sentence.labels) for sentence in sentences]
 
 
+def test_a_token_may_be_like_the_mark_of_a_comment(tmp_path):
+    assert read(tmp_path / "a", "# O\ntext O\n\n# text\nis O\n") == [
+        (["#", "text"], ["O", "O"]),
+        (["#", "is"], ["text", "O"]),
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "settings"),
     [
         ("a.txt", "Ann B-PER\nsaw O\nRome B-LOC\n\n-DOCSTART- O\n\nRome B-LOC\nis O\nbig O", {}),
+        (
+            "a.iob2",
+            "# newdoc id = 1\n# sent_id = 1\n# text = Ann saw Rome\n1\tAnn\tB-PER\n2\tsaw\tO\n"
+            "3\tRome\tB-LOC\n\n# newdoc\n1\tRome\tB-LOC\n2\tis\tO\n3\tbig\tO\n",
+            {"columns": "1,2"},
+        ),
         ("a.conll", CONLL, {}),
         ("a.txt", LABELS_FIRST, {"columns": "2,0"}),
         ("a.conllu", CONLLU, {}),
