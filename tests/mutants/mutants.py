@@ -2414,15 +2414,15 @@ CONSTRAINTS = [
     Mutant(
         name="words-begin-behind-white-space",
         file="elmo_tasks/tagging/constraints.py",
-        old="if gap[0].isspace() or known",
-        new="if known",
+        old="(gap[0].isspace() or known[gap.start()] == BEGINS)",
+        new="known[gap.start()] == BEGINS",
         tests="tests/tasks/test_constraints.py",
     ),
     Mutant(
         name="words-begin-behind-marks",
         file="elmo_tasks/tagging/constraints.py",
-        old="                known[end] = BEGINS",
-        new="                known[end] = FREE",
+        old="known[begin] = of_mark\n                known[end] = BEGINS",
+        new="known[begin] = of_mark",
         tests="tests/tasks/test_constraints.py",
     ),
     Mutant(
@@ -2435,8 +2435,8 @@ CONSTRAINTS = [
     Mutant(
         name="repeated-marks-may-be-broken",
         file="elmo_tasks/tagging/constraints.py",
-        old="known[place] = FREE  # repeated",
-        new="known[begin] = FREE",
+        old="known[place] = of_repeated",
+        new="pass",
         tests="tests/tasks/test_constraints.py",
     ),
     Mutant(
