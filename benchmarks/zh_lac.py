@@ -36,6 +36,7 @@ from elmo_core.messages import UserError, log
 from elmo_core.text.text_files import read_lines
 from elmo_tasks import Tagger
 from elmo_tasks.tagging.constraints import GAP, SPECIAL, WordConstraints, with_spaces
+from elmo_tasks.tagging.crf import FORBIDDEN_SCORE
 from elmo_tasks.tagging.data import SentenceReader, in_pieces
 from elmo_tasks.tagging.network import TaggerNetwork
 from elmo_tasks.tagging.scheme import forbidden_transitions, spans, split_lac_label
@@ -46,7 +47,6 @@ from elmo_tasks.tagging.viterbi import best_paths
 # What corpora call the names that LAC has; names of states are places.
 NAMES = {"PER": "PER", "LOC": "LOC", "ORG": "ORG", "GPE": "LOC"}
 ADDRESS_TAG = "xc"  # LAC's most frequent tag of the parts of addresses
-EXCLUDED_SCORE = -1e4  # of labels that contradict people's
 ABSENT_SCORE = -6.0  # of transitions that LAC, which has no labels of single characters, lacks
 SETTINGS = TaggerSettings(
     elmo=None,
@@ -87,7 +87,7 @@ class Lac:
     def _table(self, name: str) -> dict[str, str]:
         """The lines of a file, a key and its value."""
         lines = read_lines(self.folder / name)
-        pairs = (line.rstrip("\n").split("\t") for line in lines if "\t" in line)
+        pairs = (line.split("\t") for line in lines if "\t" in line)
         return dict(pairs)
 
     def row(self, character: str) -> int:
@@ -129,8 +129,8 @@ class Labeller:
         forbidden, _ = forbidden_transitions(self.labels, "lac")
         numbers = list(self.lac.labels)
         scores = self.lac.transitions[np.ix_(numbers, numbers)]
-        self.transitions = scores + np.where(forbidden[:-1], EXCLUDED_SCORE, 0)
-        self.start = np.where(forbidden[-1], EXCLUDED_SCORE, 0)
+        self.transitions = scores + np.where(forbidden[:-1], FORBIDDEN_SCORE, 0)
+        self.start = np.where(forbidden[-1], FORBIDDEN_SCORE, 0)
         tags = [split_lac_label(label)[0] for label in self.labels]
         self.tags = np.array(tags)
         self.is_inner = np.array([label.endswith("-I") for label in self.labels])
@@ -144,8 +144,8 @@ class Labeller:
         characters = list(GAP.sub("", spaced))
         if not characters:
             return []
-        places = [place for place, character in enumerate(spaced) if not GAP.match(character)]
-        scores = self.lac.emissions(spaced)[places]
+        kept = [k for k, character in enumerate(spaced) if not GAP.match(character)]
+        scores = self.lac.emissions(spaced)[kept]
         scores = scores + self.constraints.scores([characters], [spaced], len(characters))[0]
         if names is not None:
             scores = scores + self._of_names(names, len(characters))
@@ -169,7 +169,7 @@ class Labeller:
             excluded[begin + 1 : end] = is_other | ~self.is_inner
         for _, end, _ in names:  # the next word begins
             excluded[end] |= self.is_inner
-        return np.where(excluded[:-1], EXCLUDED_SCORE, 0)
+        return np.where(excluded[:-1], FORBIDDEN_SCORE, 0)
 
 
 def is_address(word: str) -> bool:
@@ -353,16 +353,16 @@ def train(args) -> None:
 
 
 def load(name: str) -> Tag:
-    """What tags texts: lac, jieba, jiagu, thulac, or a trained tagger."""
+    """Load a tool by its name, or a trained tagger. Returns a function that tags texts."""
     if name in PEERS:
         return PEERS[name]()
     tagger = Tagger(name, device="cpu")
 
     def tag(texts: Sequence[str]) -> list[TaggedWords]:
-        found = []
+        tagged = []
         for spans_of_text in tagger.spans(texts):
-            found.append([("".join(span.text.split()), span.label) for span in spans_of_text])
-        return found
+            tagged.append([(span.text, span.label) for span in spans_of_text])
+        return tagged
 
     return tag
 
@@ -426,10 +426,10 @@ def places(words: Iterable[tuple[str, str]]) -> set[tuple[int, int, str]]:
     return found
 
 
-def f1(gold: Sequence[set], found: Sequence[set]) -> float:
-    """In percent, over all texts."""
-    n_right = sum(len(a & b) for a, b in zip(gold, found, strict=True))
-    n_all = sum(len(words) for words in chain(gold, found))
+def f1(gold: Sequence[set], predicted: Sequence[set]) -> float:
+    """F1 in percent, over all texts."""
+    n_right = sum(len(a & b) for a, b in zip(gold, predicted, strict=True))
+    n_all = sum(len(words) for words in chain(gold, predicted))
     return 100 * 2 * n_right / max(1, n_all)
 
 
@@ -446,18 +446,24 @@ def score(args) -> None:
 
 
 def timed(tag: Tag, texts: Sequence[str]) -> tuple[list[set], float]:
+    """The words of each text, and the seconds of processor time."""
     tag(texts[:5])
     start = time.process_time()
-    found = tag(texts)
-    return [places(words) for words in found], time.process_time() - start
+    tagged = tag(texts)
+    seconds = time.process_time() - start
+    return [places(words) for words in tagged], seconds
 
 
 def score_words(name: str, tag: Tag, path: Path, labeller: Labeller) -> None:
     """Print the F1 of words, of words with their tags, and of names against LAC's labels."""
     texts = [text for text, _ in texts_of(path, columns=None) if text]
     gold = [places(labeller.label(text)) for text in texts]
-    found, seconds = timed(tag, texts)
-    figures = [f1(bounds(gold), bounds(found)), f1(gold, found), f1(names(gold), names(found))]
+    predicted, seconds = timed(tag, texts)
+    figures = [
+        f1(bounds(gold), bounds(predicted)),
+        f1(gold, predicted),
+        f1(only_names(gold), only_names(predicted)),
+    ]
     columns = " ".join(f"{figure:6.2f}" for figure in figures)
     n_characters = sum(len(text) for text in texts)
     print(f"{name:<20} {path.name:<20} {columns} {n_characters / seconds:9,.0f} characters/s")
@@ -470,27 +476,27 @@ def score_names(name: str, tag: Tag, path: Path, columns: str) -> None:
     for text, of_text in named_texts(path, columns):
         texts.append(text)
         gold.append(set(of_text))
-    found, seconds = timed(tag, texts)
+    predicted, seconds = timed(tag, texts)
     n_characters = sum(len(text) for text in texts)
-    figure = f1(gold, names(found))
+    figure = f1(gold, only_names(predicted))
     print(f"{name:<20} {path.name:<20} {figure:6.2f} {n_characters / seconds:9,.0f} characters/s")
 
 
 def bounds(texts: Iterable[set]) -> list[set]:
     """The begin and end of each word."""
-    found = []
+    kept = []
     for words in texts:
-        found.append({(begin, end) for begin, end, _ in words})
-    return found
+        kept.append({(begin, end) for begin, end, _ in words})
+    return kept
 
 
-def names(texts: Iterable[set]) -> list[set]:
+def only_names(texts: Iterable[set]) -> list[set]:
     """The words that are names."""
     kinds = set(NAMES.values())
-    found = []
+    kept = []
     for words in texts:
-        found.append({word for word in words if word[2] in kinds})
-    return found
+        kept.append({word for word in words if word[2] in kinds})
+    return kept
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -507,13 +513,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         metavar="SHARE",
         help="of the lines that are also written in traditional characters, by OpenCC",
     )
-    command.add_argument("--seed", **arguments.COUNT, default=1)
+    command.add_argument("--seed", type=arguments.seed, default=1, metavar="N")
     command.set_defaults(run=label)
     command = commands.add_parser("train", help="train the tagger, from LAC's weights")
     command.add_argument("train_file", **arguments.FILE)
     command.add_argument("dev_file", **arguments.FILE)
     command.add_argument("--save_dir", **arguments.DIR, required=True)
-    command.add_argument("--seed", **arguments.COUNT, default=1)
+    command.add_argument("--seed", type=arguments.seed, default=1, metavar="N")
     command.set_defaults(run=train)
     command = commands.add_parser("score", help="score taggers on text that LAC or people labelled")
     command.add_argument("models", nargs="+", help=f"a trained tagger; {', '.join(PEERS)}")

@@ -20,7 +20,7 @@ COMMAS = re.compile(r".*[^\W\d].*?[,，、]\s*\d+(\W+\w*)?")  # in place of spac
 
 
 class Entry(NamedTuple):
-    """What a dictionary says of a word."""
+    """A word's frequency and tag in a dictionary, if it has them there."""
 
     frequency: str | None
     tag: str | None

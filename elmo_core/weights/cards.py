@@ -24,7 +24,7 @@ SIGNATURE = "\n<!-- Written with the model, and replaced with it unless edited: 
 
 
 def notice_of(folder: Path) -> str:
-    """What has to go with weights that come from the model in this folder: its card and notice.
+    """The notice of weights that come from the model in this folder: its card and its notice.
 
     A card that a training wrote, and nobody has edited, is left out: it states no licence.
     """

@@ -1,4 +1,4 @@
-"""What is known of a text's words before they are tagged. NumPy only.
+"""Constraints on the words of a text, known before it is tagged. NumPy only.
 
 A tagger whose labels say which word each character belongs to decodes under these constraints:
 
@@ -25,7 +25,7 @@ from elmo_core.text.tokenise import JOINERS, NOT_JOINING, paragraphs
 from elmo_tasks.tagging.scheme import prefix_and_tag
 
 MARK_TAG = "w"
-# What is known of a token. Higher numbers are of words with a tag.
+# The constraint on a token. Higher numbers are of words with a tag.
 FREE = 0
 BEGINS = 1  # a word
 INSIDE = 2  # the word of the token before it
@@ -143,7 +143,7 @@ class WordConstraints:
     def scores(
         self, sentences: Sequence[Sequence[str]], texts: Sequence[str], n_steps: int
     ) -> np.ndarray:
-        """What the constraints add to the scores of the sentences' labels, (B, n_steps, K).
+        """The penalties that are added to the scores of the sentences' labels, (B, n_steps, K).
 
         texts: of the sentences, see `of`.
         """
@@ -153,7 +153,7 @@ class WordConstraints:
         return self.penalties[known]
 
     def of(self, tokens: Sequence[str], text: str = "") -> np.ndarray:
-        """What is known of each token, (T,) int64: FREE, BEGINS, INSIDE, or these two with a tag.
+        """The constraint on each token, (T,) int64; BEGINS and INSIDE with a tag or without.
 
         text: `with_spaces`; "" if white space between the tokens is unknown.
         """

@@ -229,7 +229,7 @@ class Tagger(Task[TaggerSettings, Sentence, Prediction]):
 
     @cached_property
     def constraints(self) -> WordConstraints | None:
-        """What is known of words, for a tagger of words over characters."""
+        """The constraints on words, if this tagger joins characters to words."""
         settings = self.settings
         if not finds_words(settings, self.labels):
             return None

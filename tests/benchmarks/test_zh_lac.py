@@ -241,7 +241,7 @@ def test_places_and_f1():
     gold = [zh_lac.places([("北京", "LOC"), (" ", "w"), ("去", "v")])]
     assert gold == [{(0, 2, "LOC"), (2, 3, "v")}]
     assert zh_lac.f1(gold, [{(0, 2, "LOC")}]) == pytest.approx(200 / 3)
-    assert zh_lac.names(gold) == [{(0, 2, "LOC")}]
+    assert zh_lac.only_names(gold) == [{(0, 2, "LOC")}]
     assert zh_lac.bounds(gold) == [{(0, 2), (2, 3)}]
 
 
